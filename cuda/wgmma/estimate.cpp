@@ -136,7 +136,7 @@ int idle_clusters(int split) { return split == 4 ? 3 : split == 8 ? 2 : 0; }
 
 }  // namespace
 
-void estimate_wgmma(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
+bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, WgmmaGeometry& g) {
   const bool each_step_has_a_box = g.steps.boxes.size() == 1 && g.steps.taps.size() == 1;
   const WgmmaCosts& costs = !each_step_has_a_box    ? kTwoRings
                             : p.dtype == DType::f32 ? kOfBoxEachStep32
@@ -177,9 +177,13 @@ void estimate_wgmma(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& 
   const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
   const double device =
       (inputs + outputs) * element / costs.bandwidth.device * (residents > 1 ? costs.bandwidth.device_of_two : 1);
-  g.cycles = start + overlapped({busiest, l2, device}, costs.overlap.of(g));
-  if (!g.stages.common) g.cycles *= costs.own_ring_of_weights;
-  if (g.grid.one_item) g.cycles -= kSavedByOneItem;
+  const auto in_all = [&](double parts) {
+    return (start + parts) * (g.stages.common ? 1 : costs.own_ring_of_weights) -
+           (g.grid.one_item ? kSavedByOneItem : 0);
+  };
+  if (in_all(std::max({busiest, l2, device})) >= limit) return false;
+  g.cycles = in_all(overlapped({busiest, l2, device}, costs.overlap.of(g)));
+  return true;
 }
 
 }  // namespace gable::cuda

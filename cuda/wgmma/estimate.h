@@ -5,7 +5,8 @@
 
 namespace gable::cuda {
 
-/// Sets what the estimate needs of the grid, items and ctas, and `cycles`.
-void estimate_wgmma(const Conv2dProblem& problem, int multiprocessors, WgmmaGeometry& geometry);
+/// Sets what the estimate needs of the grid, items and ctas, and `cycles`. False, without `cycles`, if the slowest part
+/// alone takes `limit` cycles or more: most tiles of a search are known to be worse by then.
+bool estimate_wgmma(const Conv2dProblem& problem, int multiprocessors, double limit, WgmmaGeometry& geometry);
 
 }  // namespace gable::cuda

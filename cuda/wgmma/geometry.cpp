@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "cuda/wgmma/estimate.h"
 
@@ -292,37 +294,50 @@ bool can_have_one_item(const WgmmaGeometry& g, int multiprocessors) {
          g.schedule != WgmmaSchedule::promoted && g.grid.items <= multiprocessors;
 }
 
-/// What candidates of one shape and schedule share: the tile, its boxes and steps, and the cut of the channels.
-std::optional<WgmmaGeometry> lay_out_input(const Conv2dProblem& p, const WgmmaOverrides& candidate) {
-  WgmmaGeometry g;
+/// What candidates of one shape share: the tile and its boxes.
+bool lay_out_tile(const Conv2dProblem& p, const WgmmaOverrides& candidate, WgmmaGeometry& g) {
+  const Span span = span_of(p, candidate.box_per_tap == 1);
+  g.tile = {};
+  g.box = {};
+  g.grid = {};
   g.tile.pixels = candidate.pixels;
-  g.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
-  const bool box_per_tap = candidate.box_per_tap == 1;
-  const Span span = span_of(p, box_per_tap);
   if (candidate.row == 8) {
-    if (!lay_out_strip(p, span, g)) return {};
+    if (!lay_out_strip(p, span, g)) return false;
   } else if (candidate.row == 16) {
-    if (!lay_out_line(p, span, g)) return {};
+    if (!lay_out_line(p, span, g)) return false;
   } else {
     lay_out_flat(p, g);
   }
   g.grid.tiles_n = g.tile.flat ? 1 : as_int(ceil_div(p.n, g.tile.images));
+  return true;
+}
+
+/// The boxes and their steps, which do not depend on the number of pixels.
+WgmmaSteps steps_of(const Conv2dProblem& p, const WgmmaOverrides& candidate, const WgmmaGeometry& tile) {
+  WgmmaGeometry g;
+  g.schedule = tile.schedule;
+  g.tile = tile.tile;
+  g.box = tile.box;
   g.steps.parts = wgmma_parts(p);
   const int chunk_taps = candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps;
   if (g.tile.by_tap) {
     add_gathered_boxes(p, chunk_taps, g);
   } else {
-    add_boxes(p, box_per_tap, chunk_taps, g);
+    add_boxes(p, candidate.box_per_tap == 1, chunk_taps, g);
   }
-  if (g.steps.taps.size() > std::size_t{kWgmmaMaxSteps} || g.steps.boxes.size() > std::size_t{kWgmmaMaxBoxes})
-    return {};
-  const ChannelCut channels = cut_channels(p, slices_of(g));
+  return std::move(g.steps);
+}
+
+bool fits_tables(const WgmmaSteps& steps) {
+  return steps.taps.size() <= std::size_t{kWgmmaMaxSteps} && steps.boxes.size() <= std::size_t{kWgmmaMaxBoxes};
+}
+
+void set_channels(const Conv2dProblem& p, const ChannelCut& channels, WgmmaGeometry& g) {
   g.slices = channels.slices;
   g.grid.channel_tiles = channels.tiles;
   g.steps.channel_blocks = channels.blocks;
   g.grid.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
   g.grid.items = g.grid.tiles_x * g.grid.tiles_y * g.grid.tiles_n * g.grid.channel_tiles;
-  return g;
 }
 
 /// Whether the candidate's split and its blocks' number of items suit the input that is laid out.
@@ -333,17 +348,57 @@ bool suits(const WgmmaOverrides& candidate, const WgmmaGeometry& input, int mult
   return candidate.one_item == 0 || (split == 1 && can_have_one_item(input, multiprocessors));
 }
 
-/// `g` is lay_out_input()'s.
-std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, WgmmaGeometry g,
-                                     int multiprocessors, int shared_bytes) {
-  g.steps.split = candidate.split;
-  share_out_boxes(g.steps);
-  g.grid.one_item = candidate.one_item == 1;
-  if (g.grid.one_item) g.grid.pixels_first = pixels_should_be_first(g);
-  if (!share_out_memory(shared_bytes, span_of(p, candidate.box_per_tap == 1), candidate, g)) return {};
-  estimate_wgmma(p, multiprocessors, g);
-  return g;
-}
+/// Lays out candidates one after the other in the same place, since there are hundreds: what a candidate has in common
+/// with the one before it stays, and steps and cuts of channels are computed once for all.
+class CandidateLayout {
+ public:
+  CandidateLayout(const Conv2dProblem& problem, int multiprocessors, int shared_bytes)
+      : problem_(problem), multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {}
+
+  /// False if the candidate does not fit, or if its estimate is surely not below `limit`; geometry() is undefined then.
+  bool lay_out(const WgmmaOverrides& candidate, double limit) {
+    if (!last_ || candidate.pixels != last_->pixels || candidate.row != last_->row ||
+        candidate.schedule != last_->schedule)
+      fits_ = lay_out_input(candidate);
+    last_ = candidate;
+    if (!fits_ || !suits(candidate, g_, multiprocessors_)) return false;
+    g_.steps.split = candidate.split;
+    g_.steps.share_ends = {};
+    share_out_boxes(g_.steps);
+    g_.stages = {};
+    g_.grid.one_item = candidate.one_item == 1;
+    g_.grid.pixels_first = g_.grid.one_item ? pixels_should_be_first(g_) : pixels_first_;
+    const Span span = span_of(problem_, candidate.box_per_tap == 1);
+    return share_out_memory(shared_bytes_, span, candidate, g_) &&
+           estimate_wgmma(problem_, multiprocessors_, limit, g_);
+  }
+
+  const WgmmaGeometry& geometry() const { return g_; }
+
+ private:
+  /// What candidates of one shape and schedule share.
+  bool lay_out_input(const WgmmaOverrides& candidate) {
+    g_.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
+    if (!lay_out_tile(problem_, candidate, g_)) return false;
+    std::optional<WgmmaSteps>& steps = steps_[candidate.row == 8 ? 0 : candidate.row == 16 ? 1 : 2];
+    if (!steps) steps = steps_of(problem_, candidate, g_);
+    if (!fits_tables(*steps)) return false;
+    g_.steps = *steps;
+    std::optional<ChannelCut>& channels = channels_[static_cast<std::size_t>(slices_of(g_) - 1)];
+    if (!channels) channels = cut_channels(problem_, slices_of(g_));
+    set_channels(problem_, *channels, g_);
+    pixels_first_ = g_.grid.pixels_first;
+    return true;
+  }
+
+  const Conv2dProblem& problem_;
+  int multiprocessors_, shared_bytes_;
+  WgmmaGeometry g_{};
+  std::optional<WgmmaOverrides> last_{};
+  bool fits_ = false, pixels_first_ = false;             // of the last candidate's shape and schedule
+  std::array<std::optional<WgmmaSteps>, 3> steps_{};     // by the row: 8, 16, all pixels
+  std::array<std::optional<ChannelCut>, 2> channels_{};  // by the slices of a tile
+};
 
 bool can_be_flat(const Conv2dProblem& p) {
   if (is_line(p)) return p.pool.none();
@@ -495,18 +550,18 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
 
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
                                                  const WgmmaOverrides& overrides) {
-  const auto same_input = [](const WgmmaOverrides& a, const WgmmaOverrides& b) {
-    return a.pixels == b.pixels && a.row == b.row && a.schedule == b.schedule;
-  };
-  std::optional<WgmmaGeometry> best, input;
+  CandidateLayout layout(p, multiprocessors, shared_bytes);
   const std::vector<WgmmaOverrides> all = candidates(p, overrides);  // those of one input follow one another
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i == 0 || !same_input(all[i - 1], all[i])) input = lay_out_input(p, all[i]);
-    if (!input || !suits(all[i], *input, multiprocessors)) continue;
-    std::optional<WgmmaGeometry> g = lay_out(p, all[i], *input, multiprocessors, shared_bytes);
-    if (g && (!best || g->cycles < best->cycles)) best = std::move(g);
+  const WgmmaOverrides* best = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const WgmmaOverrides& candidate : all) {
+    if (!layout.lay_out(candidate, least) || layout.geometry().cycles >= least) continue;
+    best = &candidate;
+    least = layout.geometry().cycles;
   }
-  return best;
+  if (best == nullptr) return {};
+  layout.lay_out(*best, std::numeric_limits<double>::infinity());
+  return layout.geometry();
 }
 
 }  // namespace gable::cuda
