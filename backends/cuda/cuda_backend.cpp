@@ -45,7 +45,10 @@ class KernelDevice final : public CudaDevice {
       const std::lock_guard lock(mutex_);
       if (!answer_.empty() && asked_ == op) return answer_;
     }
-    std::vector<KernelOffer> all = cuda_kernels().offers(op, properties(), *this, kernel_);
+    std::vector<KernelOffer> all = reporting(uri(), [&] {
+      const CurrentDevice current(index());  // estimates ask CUDA how many blocks a multiprocessor holds
+      return cuda_kernels().offers(op, properties(), *this, kernel_);
+    });
     for (KernelOffer& offer : all) {
       if (offer.supported()) offer.make = [this, make = std::move(offer.make)] { return made(make); };
     }

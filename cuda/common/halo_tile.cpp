@@ -2,6 +2,10 @@
 #include "cuda/common/halo_tile.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cuda/common/check.h"
@@ -17,18 +21,30 @@ constexpr int kMaxImages = 16;
 constexpr int kEnoughWarps = 14;  // on a multiprocessor, to hide latency
 constexpr int kFewestThreads = 64, kThreadStep = 32;
 
-/// Blocks of a kernel that a multiprocessor holds. CUDA is asked once for each number of threads, without shared
-/// memory: a plan considers hundreds of tiles.
+/// Blocks that a multiprocessor holds of a kernel without shared memory, for each number of threads. CUDA is asked once
+/// in a process, since a choice among kernels estimates several.
+std::vector<int> residents_of(const TileKernel& k) {
+  static std::mutex mutex;
+  static std::map<std::tuple<void (*)(HaloTile), int, int>, std::vector<int>> known;  // by kernel, threads, device
+  int device = 0;
+  GABLE_CUDA_CHECK(cudaGetDevice(&device));
+  const std::lock_guard lock(mutex);
+  std::vector<int>& by_threads = known[{k.kernel, k.most_threads, device}];
+  if (!by_threads.empty()) return by_threads;
+  std::vector<int> asked;
+  for (int threads = kFewestThreads; threads <= k.most_threads; threads += kThreadStep) {
+    int resident = 0;
+    GABLE_CUDA_CHECK(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(k.kernel), threads, 0));
+    asked.push_back(resident);
+  }
+  return by_threads = std::move(asked);
+}
+
+/// Blocks of a kernel that a multiprocessor holds.
 class Residents {
  public:
-  Residents(const TileKernel& k, const cudaDeviceProp& device) : device_(device) {
-    for (int threads = kFewestThreads; threads <= k.most_threads; threads += kThreadStep) {
-      int resident = 0;
-      GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(k.kernel),
-                                                                     threads, 0));
-      by_threads_.push_back(resident);
-    }
-  }
+  Residents(const TileKernel& k, const cudaDeviceProp& device) : device_(device), by_threads_(residents_of(k)) {}
 
   int of(int threads, std::size_t shared_bytes) const {
     constexpr std::size_t kGranularity = 128;
