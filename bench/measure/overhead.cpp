@@ -3,10 +3,12 @@
 //   a process that loads libgable, and the same process without it;
 //   a convolution while counters run on every thread, and the same without counters;
 //   on each GPU, Plan::run() of a tiny addition, and the launch of an empty kernel.
-// And what a plan costs: Device::plan() over the layers of all networks, on gable's own devices.
+// And what a plan costs: Device::plan() over the layers of all networks, on gable's own devices; and what a choice
+// costs: choose() of an `auto` for layers that it has not seen, and for layers that were tuned.
 // Writes medians and quartiles as JSON. Exits with 1 when an overhead is above its limit.
 #include <fmt/format.h>
 #include <gable/backend.h>
+#include <gable/choose.h>
 #include <gable/gable.h>
 #include <gable/study.h>
 #include <linux/perf_event.h>
@@ -16,6 +18,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -42,12 +45,14 @@ using namespace gable;
 using namespace gable::bench;
 using nlohmann::json;
 
-constexpr double kRunLimit = 1e-6;     ///< seconds more than the kernel
-constexpr double kLoadLimit = 5e-3;    ///< seconds
-constexpr double kArmedLimit = 0.01;   ///< fraction of T
-constexpr double kLaunchLimit = 3e-6;  ///< seconds more than a launch
-constexpr double kBatchLimit = 20e-6;  ///< seconds to choose again
-constexpr double kPlanLimit = 1e-3;    ///< seconds of all plans but one in a hundred
+constexpr double kRunLimit = 1e-6;      ///< seconds more than the kernel
+constexpr double kLoadLimit = 5e-3;     ///< seconds
+constexpr double kArmedLimit = 0.01;    ///< fraction of T
+constexpr double kLaunchLimit = 3e-6;   ///< seconds more than a launch
+constexpr double kBatchLimit = 20e-6;   ///< seconds to choose again
+constexpr double kPlanLimit = 1e-3;     ///< seconds of all plans but one in a hundred
+constexpr double kModelLimit = 200e-6;  ///< seconds of half of the choices by the model
+constexpr double kKnownLimit = 20e-6;   ///< and of tuned ones
 constexpr int kProcesses = 101;
 
 /// A kernel that does nothing, so that all of Plan::run()'s time is its own.
@@ -84,6 +89,7 @@ struct Overhead {
   std::string counters{};  ///< which counters ran; empty: none
   std::string reason{};    ///< why there is no value
   std::vector<SlowPlan> slowest{};
+  std::vector<std::pair<std::string, double>> quantiles{};  ///< seconds, by their names in the record
 
   bool passed() const { return !value || *value <= limit; }
 };
@@ -106,6 +112,7 @@ json to_json(const Overhead& overhead) {
   } else {
     entry["reason"] = overhead.reason;
   }
+  for (const auto& [name, seconds] : overhead.quantiles) entry[name] = seconds;
   for (const SlowPlan& plan : overhead.slowest) {
     entry["slowest"].push_back({{"layer", plan.layer}, {"kernel", plan.kernel}, {"seconds", plan.seconds}});
   }
@@ -381,6 +388,88 @@ Overhead measure_batches() {
   return overhead;
 }
 
+/// Reads more bytes than the caches next to a core hold, so that what a choice needs comes from memory or the last
+/// level.
+void sweep_caches() {
+  static std::vector<char> bytes(std::size_t{64} << 20, 1);
+  static volatile int sum = 0;
+  int now = sum;
+  for (std::size_t i = 0; i < bytes.size(); i += 64) now += bytes[i];
+  sum = now;
+}
+
+/// choose() for each layer once, with the caches swept before each or not. What is measured is the first choice of an
+/// op, or that of a tuned one.
+perf::Timing time_choices(const Device& device, const std::vector<Case>& layers, bool swept,
+                          std::vector<double>& samples) {
+  samples.clear();
+  for (const Case& layer : layers) {
+    if (swept) sweep_caches();
+    const auto start_time = std::chrono::steady_clock::now();
+    choose(device, layer.op);
+    samples.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time).count());
+  }
+  const perf::Timing timing = perf::summarize(samples);
+  std::sort(samples.begin(), samples.end());
+  return timing;
+}
+
+/// The median of choices in a row; those with swept caches and the slowest of a hundred are beside it.
+Overhead measure_choices(const std::string& what, const Device& device, const std::vector<Case>& layers, double limit) {
+  Overhead overhead{.what = what, .limit = limit, .reason = "there are no such layers"};
+  if (layers.empty()) return overhead;
+  std::vector<double> samples;
+  for (const bool swept : {false, true}) {
+    overhead.timings.emplace_back(swept ? "swept" : "in_a_row", time_choices(device, layers, swept, samples));
+    overhead.quantiles.push_back({swept ? "swept_p99" : "in_a_row_p99", perf::quantile(samples, 0.99)});
+  }
+  overhead.value = overhead.timings.front().second.seconds;
+  return overhead;
+}
+
+/// Every `step`-th layer of one image.
+std::vector<Case> some_layers(const char* dtype, std::size_t first, std::size_t step) {
+  SelectionOptions options;
+  options.suite = kNetworks;
+  options.layout = "nhwc";
+  options.max_batch = 1;
+  options.dtypes = {dtype};
+  const std::vector<Case> all = select(options, false).cases;
+  std::vector<Case> some;
+  for (std::size_t i = first; i < all.size(); i += step) some.push_back(all[i]);
+  return some;
+}
+
+/// Those that could be tuned.
+std::vector<Case> tuned(const Device& device, const std::vector<Case>& layers) {
+  std::vector<Case> done;
+  for (const Case& layer : layers) {
+    try {
+      tune(device, layer.op, 0.1);
+      done.push_back(layer);
+    } catch (const Error&) {  // it takes longer
+    }
+  }
+  return done;
+}
+
+/// On an `auto`, and where there is a GPU also on one whose tensors lie on the host. Choices do not ask cuDNN, but the
+/// tuning does, which its heuristics' engine shortens by seconds.
+std::vector<Overhead> measure_all_choices() {
+  std::vector<Overhead> all;
+  for (const char* uri : {"auto?algorithm=heuristic", "auto?algorithm=heuristic&memory=host"}) {
+    const Device device = open(uri);
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      const std::string where = std::string(dtype) + " on " + uri;
+      all.push_back(measure_choices("choose() by the model, " + where, device, some_layers(dtype, 0, 3), kModelLimit));
+      const std::vector<Case> known = tuned(device, some_layers(dtype, 1, 60));
+      all.push_back(measure_choices("choose() of tuned layers, " + where, device, known, kKnownLimit));
+    }
+    if (device.info().memory.kind == Memory::Kind::host) break;
+  }
+  return all;
+}
+
 /// What `measure` gives, or why it can't: containers forbid counters, a program that was moved lacks the two that it
 /// starts.
 Overhead or_reason(const char* what, const std::function<Overhead()>& measure) {
@@ -393,13 +482,14 @@ Overhead or_reason(const char* what, const std::function<Overhead()>& measure) {
 
 struct Overheads {
   Overhead run, load, armed, batches;
-  std::vector<Overhead> launches, plans;
+  std::vector<Overhead> launches, plans, choices;
 
   bool passed() const {
     const auto within_limit = [](const Overhead& overhead) { return overhead.passed(); };
     return run.passed() && load.passed() && armed.passed() && batches.passed() &&
            std::all_of(launches.begin(), launches.end(), within_limit) &&
-           std::all_of(plans.begin(), plans.end(), within_limit);
+           std::all_of(plans.begin(), plans.end(), within_limit) &&
+           std::all_of(choices.begin(), choices.end(), within_limit);
   }
 };
 
@@ -408,13 +498,16 @@ json to_json(const Overheads& all) {
   for (const Overhead& launch : all.launches) launches.push_back(to_json(launch));
   json plans = json::array();
   for (const Overhead& plan : all.plans) plans.push_back(to_json(plan));
+  json choices = json::array();
+  for (const Overhead& choice : all.choices) choices.push_back(to_json(choice));
   return {{"machine", machine_json(perf::describe_machine(), "gable_overhead")},
           {"plan_run", to_json(all.run)},
           {"load", to_json(all.load)},
           {"armed_counters", to_json(all.armed)},
           {"batches", to_json(all.batches)},
           {"gpu_launches", std::move(launches)},
-          {"plans", std::move(plans)}};
+          {"plans", std::move(plans)},
+          {"choices", std::move(choices)}};
 }
 
 void print(const Overheads& all) {
@@ -442,6 +535,12 @@ void print(const Overheads& all) {
     for (const SlowPlan& slow : plan.slowest)
       fmt::print("  {:.0f} us {}: {}\n", slow.seconds * 1e6, slow.kernel, slow.layer);
   }
+  for (const Overhead& choice : all.choices) {
+    if (!choice.value) continue;
+    fmt::print("{}: {:.0f} us (limit {:.0f} us; p99 {:.0f}), with swept caches {:.0f} us (p99 {:.0f})\n", choice.what,
+               *choice.value * 1e6, choice.limit * 1e6, choice.quantiles.front().second * 1e6,
+               choice.timings.back().second.seconds * 1e6, choice.quantiles.back().second * 1e6);
+  }
 }
 
 }  // namespace
@@ -453,6 +552,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: gable_overhead FILE.json\n", wants_help ? stdout : stderr);
     return wants_help ? kDone : kBadInput;
   }
+  setenv("GABLE_CACHE", "off", 0);  // what is tuned here is not for others, unless the caller names a folder
   try {
     const Overheads all{
         .run = measure_run(),
@@ -460,7 +560,8 @@ int main(int argc, char** argv) {
         .armed = or_reason("counters running, read by nobody", measure_armed),
         .batches = measure_batches(),
         .launches = measure_launches(),
-        .plans = measure_all_plans()};
+        .plans = measure_all_plans(),
+        .choices = measure_all_choices()};
     write_file(file, {json_text(to_json(all))});
     print(all);
     return all.passed() ? kDone : kCheckFailed;
