@@ -245,10 +245,7 @@ std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& d
   const std::string reason = wgmma_refusal(problem);
   if (!reason.empty()) return reason;
   const Conv2dProblem padded = with_whole_vectors(problem);
-  // If any tile fits, a small one usually does. seconds() searches all tiles.
-  for (const WgmmaOverrides& tiles : {WgmmaOverrides{.pixels = 64, .split = 1}, WgmmaOverrides{}}) {
-    if (find_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device), tiles)) return {};
-  }
+  if (has_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device))) return {};
   return "filter " + std::to_string(problem.r) + "x" + std::to_string(problem.s) +
          ": the input that a tile's taps read does not fit shared memory";
 }

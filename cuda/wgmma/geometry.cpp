@@ -272,6 +272,7 @@ bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& 
 
 /// Each share has at least one box, because there are no fewer boxes than shares.
 void share_out_boxes(WgmmaSteps& s) {
+  s.share_ends = {};
   const int boxes = s.channel_blocks * static_cast<int>(s.boxes.size());
   const double wanted = s.per_item() / static_cast<double>(s.split);
   int box = 0, steps = 0;
@@ -355,7 +356,7 @@ class CandidateLayout {
   CandidateLayout(const Conv2dProblem& problem, int multiprocessors, int shared_bytes)
       : problem_(problem), multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {}
 
-  /// False if the candidate does not fit, or if its estimate is surely not below `limit`; geometry() is undefined then.
+  /// False if the candidate does not fit, or if its estimate is surely not below `limit`; cycles() is undefined then.
   bool lay_out(const WgmmaOverrides& candidate, double limit) {
     if (!last_ || candidate.pixels != last_->pixels || candidate.row != last_->row ||
         candidate.schedule != last_->schedule)
@@ -363,8 +364,7 @@ class CandidateLayout {
     last_ = candidate;
     if (!fits_ || !suits(candidate, g_, multiprocessors_)) return false;
     g_.steps.split = candidate.split;
-    g_.steps.share_ends = {};
-    share_out_boxes(g_.steps);
+    if (g_.steps.parts > 1) share_out_boxes(g_.steps);  // the estimate counts the greatest share
     g_.stages = {};
     g_.grid.one_item = candidate.one_item == 1;
     g_.grid.pixels_first = g_.grid.one_item ? pixels_should_be_first(g_) : pixels_first_;
@@ -373,7 +373,13 @@ class CandidateLayout {
            estimate_wgmma(problem_, multiprocessors_, limit, g_);
   }
 
-  const WgmmaGeometry& geometry() const { return g_; }
+  double cycles() const { return g_.cycles; }
+
+  /// With the shares of a split reduction, which take longer to find than most estimates.
+  WgmmaGeometry geometry() {
+    share_out_boxes(g_.steps);
+    return g_;
+  }
 
  private:
   /// What candidates of one shape and schedule share.
@@ -555,13 +561,26 @@ std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int mul
   const WgmmaOverrides* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const WgmmaOverrides& candidate : all) {
-    if (!layout.lay_out(candidate, least) || layout.geometry().cycles >= least) continue;
+    if (!layout.lay_out(candidate, least) || layout.cycles() >= least) continue;
     best = &candidate;
-    least = layout.geometry().cycles;
+    least = layout.cycles();
   }
   if (best == nullptr) return {};
   layout.lay_out(*best, std::numeric_limits<double>::infinity());
   return layout.geometry();
+}
+
+bool has_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes) {
+  CandidateLayout layout(p, multiprocessors, shared_bytes);
+  const auto fits = [&](const WgmmaOverrides& candidate) {
+    return layout.lay_out(candidate, std::numeric_limits<double>::infinity());
+  };
+  // If any tile fits, a small one usually does.
+  for (const WgmmaOverrides& tiles : {WgmmaOverrides{.pixels = 64, .split = 1}, WgmmaOverrides{}}) {
+    const std::vector<WgmmaOverrides> all = candidates(p, tiles);
+    if (std::any_of(all.begin(), all.end(), fits)) return true;
+  }
+  return false;
 }
 
 }  // namespace gable::cuda

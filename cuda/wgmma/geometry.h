@@ -192,6 +192,9 @@ std::string wgmma_refusal(const Conv2dProblem& problem);
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
                                                  const WgmmaOverrides& overrides = {});
 
+/// Whether any tile fits.
+bool has_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes);
+
 /// Shared memory of a consumer for outputs before their stores, and before that for the partial accumulators that the
 /// other blocks of a cluster write there.
 int wgmma_output_bytes(const WgmmaGeometry& geometry);

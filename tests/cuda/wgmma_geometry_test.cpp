@@ -167,6 +167,34 @@ TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in
   }
 }
 
+TEST_CASE("the tile that is picked has the least estimate of all, each estimated by itself") {
+  for (const Conv2dProblem& p : kProblems) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const int pixels : {256, 224, 192, 160, 128, 112, 96, 64}) {
+      for (const int row : {pixels, 16, 8}) {
+        for (const int split : {1, 2, 4, 8}) {
+          for (const int schedule : {0, 1, 2}) {
+            if ((schedule == 2) != (p.math == Math::split6)) continue;
+            for (const int one_item : {0, 1}) {
+              const WgmmaOverrides only{
+                  .pixels = pixels, .row = row, .split = split, .schedule = schedule, .one_item = one_item};
+              const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, only);
+              if (g) least = std::min(least, g->cycles);
+            }
+          }
+        }
+      }
+    }
+    const auto picked = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes);
+    REQUIRE(picked.has_value() == std::isfinite(least));
+    if (picked) CHECK(picked->cycles == least);
+    for (const int bytes : {kSharedBytes, kSharedBytes / 4, 2048}) {
+      CHECK(has_wgmma_geometry(p, kMultiprocessors, bytes) ==
+            find_wgmma_geometry(p, kMultiprocessors, bytes).has_value());
+    }
+  }
+}
+
 TEST_CASE("wgmma has a tile and an estimate for GPUs of any number of multiprocessors, as parts of one have few") {
   for (const Conv2dProblem& p : kProblems) {
     for (const int multiprocessors : {1, 7, 8, 16, 20, 78, 114}) {
