@@ -113,7 +113,7 @@ void Device::copy(const ConstTensorView& from, const TensorView& to, const Strea
                     std::string(to_string(to.dtype)) + " " + std::string(to_string(to.layout)) +
                     ": shape, dtype and layout must be equal");
   }
-  validate(Add{.shape = from.shape, .dtype = from.dtype, .layout = from.layout});
+  validate_tensor(from.dtype, from.shape, from.layout);
   const auto source = reinterpret_cast<std::uintptr_t>(from.data), target = reinterpret_cast<std::uintptr_t>(to.data);
   if (source != target && source < target + to.bytes() && target < source + from.bytes())
     throw Error(ErrorCode::invalid_argument, "copy: the tensors overlap; they must lie apart, or be the same");

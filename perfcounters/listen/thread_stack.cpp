@@ -170,6 +170,7 @@ void note_thread(Slot& slot, Thread& thread, RegionNumber region) {
 }
 
 RegionNumber find(Thread& thread, RegionNumber parent, const char* name, Origin origin) {
+  if (name == nullptr) name = "";
   const auto key = reinterpret_cast<std::uintptr_t>(name) / 4 + parent * 37;
   CachedRegion& cached = thread.cached[key % kCached];
   if (cached.region != 0 && cached.name == name && cached.parent == parent && cached.origin == origin &&

@@ -99,8 +99,10 @@ void names() {
     gable_region_begin(name);
     gable_region_end();
   }
-  gable_region_begin(nullptr);
-  gable_region_end();
+  for (int turn = 0; turn < 2; ++turn) {  // the second one finds it in the thread's cache
+    gable_region_begin(nullptr);
+    gable_region_end();
+  }
   const std::string longest(1000, 'x');
   gable_region_begin(longest.c_str());
   gable_region_end();
