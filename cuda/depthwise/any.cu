@@ -22,8 +22,9 @@ __device__ __forceinline__ AnyPlace any_place(const DepthwiseAny& d, std::int64_
   };
   AnyPlace p;
   if (d.nhwc) p.vector = next(d.cut.vectors);
+  if (d.turned) p.row = next(d.extents.ho);  // neighbouring threads have neighbouring pixels
   const int group = next(d.cut.column_groups), phase = next(d.cut.step_w);
-  p.row = next(d.extents.ho);
+  if (!d.turned) p.row = next(d.extents.ho);
   if (!d.nhwc) p.vector = next(d.cut.vectors);
   p.image = index;
   p.column = phase + group * columns * d.cut.step_w;
@@ -39,29 +40,56 @@ struct AnySums {
   /// Adds `taps` taps of a kernel row. `column` is that of the first output's first tap, `from` the address of the
   /// row's first pixel.
   template <int taps>
-  __device__ __forceinline__ void add(const DepthwiseAny& d, const T* from, std::int64_t pixel, int column,
-                                      const T* weights) {
+  __device__ __forceinline__ void add(const DepthwiseAny& d, const T* from, int column, const T* weights) {
     constexpr int pixels = columns + taps - 1;
     static_assert(slides || taps == 1);
     const int step = slides ? d.window.dilation_w : d.window.stride_w * d.cut.step_w;
     float in[pixels][lanes];
+    if (column >= 0 && column + (pixels - 1) * step < d.extents.w) {
+      const std::int64_t hop = step * d.in.pixel;
+      from += column * d.in.pixel;
 #pragma unroll
-    for (int i = 0; i < pixels; ++i) {
-      const int at = column + i * step;
-      const bool inside = at >= 0 && at < d.extents.w;
-      // Without a branch the loads of all pixels are in flight together.
-      load_vector<T, lanes>(from + (inside ? at : 0) * pixel, in[i]);
+      for (int i = 0; i < pixels; ++i, from += hop) load_vector<T, lanes>(from, in[i]);
+    } else {
 #pragma unroll
-      for (int k = 0; k < lanes; ++k) in[i][k] = inside ? in[i][k] : 0.0f;
+      for (int i = 0; i < pixels; ++i) {
+        const int at = column + i * step;
+        const bool inside = at >= 0 && at < d.extents.w;
+        // Without a branch the loads of all pixels are in flight together.
+        load_vector<T, lanes>(from + (inside ? at : 0) * d.in.pixel, in[i]);
+#pragma unroll
+        for (int k = 0; k < lanes; ++k) in[i][k] = inside ? in[i][k] : 0.0f;
+      }
     }
 #pragma unroll
     for (int tap = 0; tap < taps; ++tap) {
       float weight[lanes];
-      load_vector<T, lanes>(weights + static_cast<std::int64_t>(tap) * d.extents.k, weight);
+      load_vector<T, lanes>(weights + tap * d.weight_tap, weight);
 #pragma unroll
       for (int i = 0; i < columns; ++i)
 #pragma unroll
         for (int k = 0; k < lanes; ++k) of[i][k] = fmaf(in[i + tap][k], weight[k], of[i][k]);
+    }
+  }
+
+  /// Adds a kernel row, four taps at a time where columns share inputs.
+  __device__ __forceinline__ void add_row(const DepthwiseAny& d, const T* from, int column, const T* weights) {
+    const int taps = d.window.kernel_w;
+    int tap = 0;
+    if constexpr (slides) {
+      for (; tap + 4 <= taps; tap += 4)
+        add<4>(d, from, column + tap * d.window.dilation_w, weights + tap * d.weight_tap);
+      column += tap * d.window.dilation_w, weights += tap * d.weight_tap;
+      if (taps - tap == 3) {
+        add<3>(d, from, column, weights);
+      } else if (taps - tap == 2) {
+        add<2>(d, from, column, weights);
+      } else if (taps - tap == 1) {
+        add<1>(d, from, column, weights);
+      }
+    } else {
+#pragma unroll 4
+      for (; tap < taps; ++tap) add<1>(d, from, column + tap * d.window.dilation_w, weights + tap * d.weight_tap);
     }
   }
 };
@@ -73,41 +101,24 @@ __global__ __launch_bounds__(kDepthwiseAnyThreads) void depthwise_any(const Dept
   const AnyPlace p = any_place(d, index, columns);
   const int channel = p.vector * lanes;
   const int in_channel = d.extents.multiplier == 1 ? channel : channel / d.extents.multiplier;
-  const std::int64_t pixel = d.nhwc ? d.extents.c : 1;
-  const T* const x = static_cast<const T*>(d.tensors.x) + p.image * d.extents.c * d.extents.h * d.extents.w +
-                     (d.nhwc ? in_channel : static_cast<std::int64_t>(in_channel) * d.extents.h * d.extents.w);
+  const T* const x = static_cast<const T*>(d.tensors.x) + p.image * d.in.image + in_channel * d.in.channel;
   const T* weights = static_cast<const T*>(d.tensors.packed) + channel;
 
   wait_for_previous_kernel();
   AnySums<T, lanes, columns, slides> sums;
-  for (int kh = 0; kh < d.window.kernel_h; ++kh) {
+  for (int kh = 0; kh < d.window.kernel_h; ++kh, weights += d.weight_row) {
     const int row = p.in_row + kh * d.window.dilation_h;
-    if (row < 0 || row >= d.extents.h) {
-      weights += static_cast<std::int64_t>(d.window.kernel_w) * d.extents.k;
-      continue;
-    }
-    const T* const from = x + static_cast<std::int64_t>(row) * d.extents.w * pixel;
-    int kw = 0;
-    if constexpr (slides) {
-      for (; kw + 4 <= d.window.kernel_w; kw += 4, weights += 4 * static_cast<std::int64_t>(d.extents.k))
-        sums.template add<4>(d, from, pixel, p.in_column + kw * d.window.dilation_w, weights);
-    }
-#pragma unroll 4
-    for (; kw < d.window.kernel_w; ++kw, weights += d.extents.k)
-      sums.template add<1>(d, from, pixel, p.in_column + kw * d.window.dilation_w, weights);
+    if (row >= 0 && row < d.extents.h) sums.add_row(d, x + row * d.in.row, p.in_column, weights);
   }
 
   float bias[lanes] = {};
   if (d.tensors.bias != nullptr) load_vector<float, lanes>(d.tensors.bias + channel, bias);
-  T* const y = static_cast<T*>(d.tensors.y) + p.image * d.extents.k * d.extents.ho * d.extents.wo +
-               (d.nhwc ? channel : static_cast<std::int64_t>(channel) * d.extents.ho * d.extents.wo) +
-               static_cast<std::int64_t>(p.row) * d.extents.wo * (d.nhwc ? d.extents.k : 1);
+  T* const y = static_cast<T*>(d.tensors.y) + p.image * d.out.image + channel * d.out.channel + p.row * d.out.row;
 #pragma unroll
   for (int i = 0; i < columns; ++i) {
     finish_all<lanes>(sums.of[i], bias, d.activation);
     const int column = p.column + i * d.cut.step_w;
-    if (column < d.extents.wo)
-      store_vector<T, lanes>(y + static_cast<std::int64_t>(column) * (d.nhwc ? d.extents.k : 1), sums.of[i]);
+    if (column < d.extents.wo) store_vector<T, lanes>(y + column * d.out.pixel, sums.of[i]);
   }
 }
 
@@ -119,7 +130,7 @@ DepthwiseAnyVariant variant(bool slides) {
 
 template <typename T>
 DepthwiseAnyVariant variant(int lanes, bool slides) {
-  return lanes == 2 ? variant<T, 2>(slides) : variant<T, 1>(slides);
+  return lanes == 4 ? variant<T, 4>(slides) : lanes == 2 ? variant<T, 2>(slides) : variant<T, 1>(slides);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Depthwise convolution of any window, stride, dilation, channel multiplier and layout. A thread computes `columns`
-// outputs of a row, of one or two channels, straight from global memory: the caches serve what neighbours share.
+// outputs of a row, of one, two or four channels, straight from global memory: the caches serve what neighbours share.
+// Rows and columns may change places (a turned image), so that the outputs of a thread lie along the longer side of
+// the window and share inputs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +13,12 @@
 namespace gable::cuda {
 
 struct DepthwiseAnyExtents {
-  int c, k, multiplier, h, w, ho, wo;  // multiplier: output channels of an input channel
+  int k, multiplier, h, w, ho, wo;  // multiplier: output channels of an input channel
+};
+
+/// Elements from one image, channel, row and pixel of a row to the next.
+struct DepthwiseAnyPitches {
+  std::int64_t image, channel, row, pixel;
 };
 
 /// How the outputs are dealt to threads.
@@ -26,8 +33,10 @@ struct DepthwiseAny {
   Tensors tensors;  // packed: [tap][output channel]
   DepthwiseAnyExtents extents;
   Window window;
+  DepthwiseAnyPitches in, out;
+  std::int64_t weight_row, weight_tap;  // from one row of taps, and from one tap of a row, to the next
   DepthwiseAnyCut cut;
-  bool nhwc;
+  bool nhwc, turned;
   Activation activation;
 };
 
@@ -35,11 +44,11 @@ using DepthwiseAnyKernel = void (*)(DepthwiseAny);
 
 struct DepthwiseAnyVariant {
   int lanes, columns;
-  bool slides;  // the horizontal stride is 1: a thread's columns are a dilation apart and share inputs
+  bool slides;  // the stride along the row is 1: a thread's columns are a dilation apart and share inputs
   DepthwiseAnyKernel kernel;
 };
 
-/// `lanes`: 1, or in nhwc with an even number of channels and no multiplier 2.
+/// `lanes`: 1, or in nhwc without a multiplier 2 or 4 if they divide the channels.
 DepthwiseAnyVariant depthwise_any_variant(DType dtype, int lanes, bool slides);
 
 inline constexpr int kDepthwiseAnyThreads = 128;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
@@ -109,18 +110,34 @@ class PlanesPlan final : public DepthwisePlan {
   DepthwisePlanesCut cut_;
 };
 
+/// Rows for columns.
+Conv2dProblem turned(Conv2dProblem p) {
+  std::swap(p.h, p.w), std::swap(p.ho, p.wo), std::swap(p.r, p.s);
+  std::swap(p.stride_h, p.stride_w), std::swap(p.dilation_h, p.dilation_w), std::swap(p.pad_top, p.pad_left);
+  return p;
+}
+
+DepthwiseAnyPitches pitches_of(bool nhwc, std::int64_t channels, std::int64_t h, std::int64_t w, bool turned) {
+  DepthwiseAnyPitches p{.image = channels * h * w,
+                        .channel = nhwc ? 1 : h * w,
+                        .row = nhwc ? w * channels : w,
+                        .pixel = nhwc ? channels : 1};
+  if (turned) std::swap(p.row, p.pixel);
+  return p;
+}
+
 class AnyPlan final : public DepthwisePlan {
  public:
-  AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device);
+  AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device, const DepthwiseOverrides& choice);
 
-  /// Estimated, within a factor of 1.5. Every product costs a load and a conversion, or a share of them where columns
-  /// slide.
-  double seconds(const cudaDeviceProp& device) const;
+  /// Estimated.
+  double seconds() const { return seconds_; }
 
   Conv2dDescription description() const override {
     return {.kernel = "depthwise",
             .tile = text(variant_.lanes) + (variant_.lanes == 1 ? " channel x " : " channels x ") +
-                    text(variant_.columns) + " columns a thread" + (variant_.slides ? " that share inputs" : ""),
+                    text(variant_.columns) + (any_.turned ? " rows" : " columns") + " a thread" +
+                    (variant_.slides ? " that share inputs" : ""),
             .staging = "operands straight from global memory",
             .fusion = "bias and activation in registers"};
   }
@@ -128,17 +145,23 @@ class AnyPlan final : public DepthwisePlan {
     DepthwiseAny d = any_;
     d.tensors = {x, packed, bias, y};
     launch(variant_.kernel, {dim3(blocks()), kDepthwiseAnyThreads, 0, overlaps_}, stream, d);
-    note_path(variant_.slides ? Path::depthwise_any_slides : Path::depthwise_any);
-    note_path(variant_.lanes == 2 ? Path::depthwise_any_pairs : Path::depthwise_any_elements);
+    note_path(any_.turned       ? Path::depthwise_any_turned
+              : variant_.slides ? Path::depthwise_any_slides
+                                : Path::depthwise_any);
+    note_path(variant_.lanes == 4   ? Path::depthwise_any_fours
+              : variant_.lanes == 2 ? Path::depthwise_any_pairs
+                                    : Path::depthwise_any_elements);
   }
 
  private:
   unsigned blocks() const {
     return static_cast<unsigned>((any_.cut.threads + kDepthwiseAnyThreads - 1) / kDepthwiseAnyThreads);
   }
+  double estimate(const cudaDeviceProp& device) const;
 
   DepthwiseAnyVariant variant_;
   DepthwiseAny any_{};
+  double seconds_ = 0;
 };
 
 /// Between the columns of a thread: the dilation, so that they share inputs (phases beyond the image would have no
@@ -148,42 +171,69 @@ int step_of(const Conv2dProblem& p, const DepthwiseAnyVariant& v) {
   return p.nhwc ? 1 : static_cast<int>((p.wo + v.columns - 1) / v.columns);
 }
 
-AnyPlan::AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device)
-    : DepthwisePlan(p, false),
-      variant_(depthwise_any_variant(p.dtype, p.nhwc && p.c == p.k && p.c % 2 == 0 ? 2 : 1,
-                                     p.stride_w == 1 && (p.nhwc || p.s >= 4))) {
+AnyPlan::AnyPlan(const Conv2dProblem& upright, const cudaDeviceProp& device, const DepthwiseOverrides& choice)
+    : DepthwisePlan(upright, false) {
+  const Conv2dProblem p = choice.turned ? turned(upright) : upright;
+  variant_ = depthwise_any_variant(p.dtype, choice.lanes, p.stride_w == 1);
   DepthwiseAny& d = any_;
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  d.extents = {.c = narrow(p.c),
-               .k = narrow(p.k),
+  d.extents = {.k = narrow(p.k),
                .multiplier = narrow(p.k / p.c),
                .h = narrow(p.h),
                .w = narrow(p.w),
                .ho = narrow(p.ho),
                .wo = narrow(p.wo)};
   d.window = window_of(p);
+  d.in = pitches_of(p.nhwc, p.c, upright.h, upright.w, choice.turned);
+  d.out = pitches_of(p.nhwc, p.k, upright.ho, upright.wo, choice.turned);
+  d.weight_row = choice.turned ? p.k : p.s * p.k;
+  d.weight_tap = choice.turned ? p.r * p.k : p.k;
   d.cut.step_w = step_of(p, variant_);
   d.nhwc = p.nhwc;
+  d.turned = choice.turned;
   d.activation = p.activation;
   d.cut.vectors = d.extents.k / variant_.lanes;
   const std::int64_t columns = (p.wo + d.cut.step_w - 1) / d.cut.step_w;
   d.cut.column_groups = static_cast<int>((columns + variant_.columns - 1) / variant_.columns);
   d.cut.threads = p.n * p.ho * d.cut.vectors * d.cut.column_groups * d.cut.step_w;
-  overlaps_ = pays_to_overlap(blocks(), seconds(device), device);
+  seconds_ = estimate(device);
+  overlaps_ = pays_to_overlap(blocks(), seconds_, device);
 }
 
-double AnyPlan::seconds(const cudaDeviceProp& device) const {
-  constexpr double kClock = 1.7e9, kLaunch = 2.2e-6, kTapLatency = 150;
-  const double rate = problem_.nhwc ? 1.15 : 0.95;  // instructions a cycle
+/// Instructions that a thread issues for a kernel row.
+double row_instructions(const DepthwiseAnyVariant& v, int taps, DType type) {
+  const double load = 3 + (type == DType::f32 ? 0 : v.lanes);
+  const auto together = [&](int some) { return (v.columns + 2 * some - 1) * load + some * v.columns * v.lanes; };
+  if (!v.slides) return taps * together(1);
+  const int rest = taps % 4;
+  return taps / 4 * together(4) + (rest > 0 ? together(rest) : 0);
+}
+
+double AnyPlan::estimate(const cudaDeviceProp& device) const {
+  constexpr double kClock = 1.7e9, kLaunch = 2.2e-6, kTapLatency = 150, kRate = 1.15;  // instructions a cycle
   const DepthwiseAny& d = any_;
-  const double taps = static_cast<double>(problem_.r * problem_.s), lanes = variant_.lanes;
-  const double inputs = variant_.slides && problem_.s >= 4 ? 0.25 * (variant_.columns + 3) : variant_.columns;
-  const double issued = 80 + taps * (2 + inputs * (3 + lanes) + variant_.columns * lanes);
+  const double issued = 80 + d.window.kernel_h * row_instructions(variant_, d.window.kernel_w, problem_.dtype) +
+                        variant_.columns * (4 + 2 * variant_.lanes);
+  const double taps = static_cast<double>(problem_.r * problem_.s);
   const double warps = std::ceil(static_cast<double>(d.cut.threads) / 32 / device.multiProcessorCount);
-  const double cycles = std::max(warps * issued / rate, taps * kTapLatency + issued);
+  const double cycles = std::max(warps * issued / kRate, taps * kTapLatency + issued);
   const double bytes =
       static_cast<double>(problem_.x_elements() + problem_.y_elements()) * static_cast<double>(size_of(problem_.dtype));
   return kLaunch + std::max(cycles / kClock, bytes / 3e12);
+}
+
+/// Lanes and direction of the least estimated time.
+std::unique_ptr<AnyPlan> any_plan(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  std::unique_ptr<AnyPlan> best;
+  for (const int lanes : {4, 2, 1}) {
+    if (lanes > 1 && !(p.nhwc && p.c == p.k && p.c % lanes == 0)) continue;
+    for (const bool turned : {false, true}) {
+      if (turned && p.stride_h != 1) continue;
+      auto plan = std::make_unique<AnyPlan>(p, device, DepthwiseOverrides{.lanes = lanes, .turned = turned});
+      if (best == nullptr || plan->seconds() < best->seconds()) best = std::move(plan);
+    }
+  }
+  return best;
 }
 
 /// Without a variant where no compiled window takes the problem.
@@ -199,7 +249,7 @@ DepthwisePlanesCut planes_of(const Conv2dProblem& p, const cudaDeviceProp& devic
 double seconds_in_layout(const Conv2dProblem& p, const cudaDeviceProp& device) {
   if (const DepthwiseStripsCut strips = strips_of(p, device); strips.variant != nullptr) return strips.seconds;
   if (const DepthwisePlanesCut planes = planes_of(p, device); planes.variant != nullptr) return planes.seconds;
-  return AnyPlan(p, device).seconds(device);
+  return any_plan(p, device)->seconds();
 }
 
 /// Estimated, with nchw reordered to nhwc and back: infinite where the layout's own kernel is compiled.
@@ -235,7 +285,12 @@ std::unique_ptr<Conv2dPlan> Depthwise::make(const Conv2dProblem& p, const cudaDe
     return std::make_unique<StripsPlan>(p, strips, device);
   if (const DepthwisePlanesCut planes = planes_of(p, device); planes.variant != nullptr)
     return std::make_unique<PlanesPlan>(p, planes, device);
-  return std::make_unique<AnyPlan>(p, device);
+  return any_plan(p, device);
+}
+
+std::unique_ptr<Conv2dPlan> Depthwise::make(const Conv2dProblem& p, const cudaDeviceProp& device,
+                                            const DepthwiseOverrides& choice) {
+  return std::make_unique<AnyPlan>(p, device, choice);
 }
 
 }  // namespace gable::cuda

@@ -7,6 +7,12 @@
 
 namespace gable::cuda {
 
+/// How depthwise_any deals outputs to threads.
+struct DepthwiseOverrides {
+  int lanes = 1;        ///< channels of a thread: 1, or in nhwc without a multiplier 2 or 4 if they divide the channels
+  bool turned = false;  ///< a thread's outputs lie below each other; the vertical stride is 1
+};
+
 struct Depthwise {
   static constexpr std::size_t kAlignment = 16;
 
@@ -14,6 +20,9 @@ struct Depthwise {
   /// Estimated, inside a CUDA graph, of a problem that it doesn't refuse.
   static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  /// depthwise_any, whatever the window.
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                          const DepthwiseOverrides& overrides);
 };
 using DepthwiseConv2d = Conv2dKernel<Depthwise>;
 

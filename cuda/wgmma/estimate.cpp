@@ -137,7 +137,8 @@ int idle_clusters(int split) { return split == 4 ? 3 : split == 8 ? 2 : 0; }
 }  // namespace
 
 bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, WgmmaGeometry& g) {
-  const bool each_step_has_a_box = g.steps.boxes.size() == 1 && g.steps.taps.size() == 1;
+  const bool one_tap = g.steps.boxes.size() == 1 && g.steps.taps.size() == 1;
+  const bool each_step_has_a_box = one_tap || g.stages.common;
   const WgmmaCosts& costs = !each_step_has_a_box    ? kTwoRings
                             : p.dtype == DType::f32 ? kOfBoxEachStep32
                                                     : kOfBoxEachStep16;
@@ -155,7 +156,7 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
   const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels);
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g) +
-                       boxes * g.box.pixels() * kWgmmaPixelBytes * (each_step_has_a_box ? straddling(p) : 1);
+                       boxes * g.box.pixels() * kWgmmaPixelBytes * (one_tap ? straddling(p) : 1);
   const double main = std::max({products, bytes / costs.bandwidth.l2, boxes * costs.boxes.of(residents)});
   const double epilogue = costs.epilogue.of_chunk(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
   const double both = main + epilogue + costs.consumers.between_items;

@@ -242,7 +242,7 @@ bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& 
   g.stages.box_stage_bytes = as_int(round_up((g.box.pixels() + slack) * kWgmmaPixelBytes, kAlignment));
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
   const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
-  if (g.steps.boxes.size() == 1 && g.steps.taps.size() == 1 && overrides.common_stages != 0) {
+  if (g.steps.box_each_step() && overrides.common_stages != 0) {
     g.stages.boxes = g.stages.weights = std::min(kMaxSmallBoxStages, free / (g.stages.box_stage_bytes + weight_bytes));
     g.stages.common =
         g.stages.boxes >= (wgmma_resident_blocks(g.tile.pixels) > 1 ? kMinCommonStagesOfTwo : kMinCommonStages);
@@ -291,8 +291,8 @@ void share_out_boxes(WgmmaSteps& s) {
 }
 
 bool can_have_one_item(const WgmmaGeometry& g, int multiprocessors) {
-  return g.tile.flat && g.steps.boxes.size() == 1 && g.steps.taps.size() == 1 && g.steps.split == 1 &&
-         g.schedule != WgmmaSchedule::promoted && g.grid.items <= multiprocessors;
+  return g.tile.flat && g.steps.box_each_step() && g.steps.split == 1 && g.schedule != WgmmaSchedule::promoted &&
+         g.grid.items <= multiprocessors;
 }
 
 /// What candidates of one shape share: the tile and its boxes.
@@ -346,6 +346,7 @@ bool suits(const WgmmaOverrides& candidate, const WgmmaGeometry& input, int mult
   const int split = candidate.split;
   if (split > 1 && input.tile.pixels % kWgmmaChunk != 0) return false;  // the last two chunks overlap
   if (split > input.steps.channel_blocks * static_cast<int>(input.steps.boxes.size())) return false;
+  if (candidate.common_stages == 1 && !input.steps.box_each_step()) return false;
   return candidate.one_item == 0 || (split == 1 && can_have_one_item(input, multiprocessors));
 }
 
@@ -422,6 +423,12 @@ std::vector<int> schedules(const Conv2dProblem& p, const WgmmaOverrides& overrid
   return overrides.schedule < 0 ? std::vector{0, 1} : std::vector{overrides.schedule};
 }
 
+/// Gathered boxes of several taps have common stages with their weights, or weights that may stay: both are candidates.
+std::vector<int> common_stages(const Conv2dProblem& p, const WgmmaOverrides& overrides, bool flat, int one_item) {
+  if (overrides.common_stages >= 0 || !flat || one_item == 1 || p.r * p.s == 1) return {overrides.common_stages};
+  return {1, 0};
+}
+
 std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverrides& overrides) {
   std::vector<WgmmaOverrides> list;
   const auto allows = [](int wanted, int open, int value) { return wanted == open || wanted == value; };
@@ -435,8 +442,9 @@ std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverri
           if (!allows(overrides.split, 0, split)) continue;
           for (const int one_item : {0, 1}) {
             if (!allows(overrides.one_item, -1, one_item)) continue;
-            list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps,
-                            overrides.common_stages, one_item});
+            for (const int common : common_stages(p, overrides, row == pixels, one_item))
+              list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps,
+                              common, one_item});
           }
         }
       }

@@ -31,7 +31,7 @@ inline constexpr int kWgmmaConsumers = 2;          ///< warpgroups of a block th
 inline constexpr int kWgmmaBarrierBytes = 1024;    ///< of shared memory for mbarriers of 8 bytes
 /// Blocks of a tile's kernel that fit into the registers of a multiprocessor, and into its shared memory.
 constexpr int wgmma_resident_blocks(int pixels) { return pixels == 64 ? 2 : 1; }
-/// Tiles for 1x1 filters alone, whose pixels are few enough for them to matter.
+/// Tiles where each step has its own box alone, whose pixels are few enough for them to matter.
 constexpr bool wgmma_needs_common_stages(int pixels) { return pixels == 96 || pixels == 112 || pixels == 160; }
 /// Sets of outputs of a consumer: while one is written, others are read by the copy engine.
 constexpr int wgmma_output_sets(int pixels) { return pixels == 64 ? 2 : 3; }
@@ -130,6 +130,8 @@ struct WgmmaSteps {
   int per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
   int of_greatest_share() const;
   int loads_per_block() const;  ///< boxes that are loaded for a block of channels
+  /// Each step has a box of its own: 1x1 filters, and boxes by tap.
+  bool box_each_step() const { return parts == 1 && boxes.size() == taps.size(); }
   int taps_per_box() const { return static_cast<int>(taps.size()) / loads_per_block(); }
 };
 

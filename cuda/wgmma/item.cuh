@@ -1,6 +1,7 @@
-// The wgmma kernel for 1x1 filters where there are no more items than multiprocessors: each block has one item, so its
-// consumers take no turns, walk no list of items and store once. One consumer multiplies 64 output channels x N pixels,
-// two side by side 128 x N. Operands and steps are those of kernel.cuh.
+// The wgmma kernel for filters of which each step has a box of its own (1x1, and those gathered by tap) where there are
+// no more items than multiprocessors: each block has one item, so its consumers take no turns, walk no list of items
+// and store once. One consumer multiplies 64 output channels x N pixels, two side by side 128 x N. Operands and steps
+// are those of kernel.cuh.
 //
 // Such a launch takes 4 to 10 us, of which products are the smaller part: what counts is the time to the first product
 // and that enough copies are in flight. Outputs take the place of stages, which no product reads any more, so that a
@@ -20,6 +21,10 @@ struct ItemMemory : SharedMemory {
 
   __device__ std::uint32_t outputs(int consumer) const { return box(0) + consumer * output_bytes; }
 };
+
+__device__ inline int steps_of_item(const WgmmaArguments& a) {
+  return a.reduction.channel_blocks * a.reduction.tap_count;
+}
 
 /// The first lane of consumer warps: the barriers by which stages are released.
 template <int consumers>
@@ -47,11 +52,12 @@ template <typename T>
 __device__ void load_item_boxes(const WgmmaArguments& a, const ItemMemory& m, const Tile& tile) {
   const int bytes = a.stages.box_bytes;
   const bool by_tap = a.tiles.by_tap;
-  const WgmmaBox b = a.boxes[0];
+  const int boxes = a.reduction.box_count;
   const Tile origin = origin_of(a, tile);
-  int channel = first_input(a, channel_slice(a, tile, 0));
+  int channel = first_input(a, channel_slice(a, tile, 0)), index = 0;
   ptx::wait_for_previous_kernel();
-  for_each_step(m, 0, a.reduction.channel_blocks, [&](int slot) {
+  for_each_step(m, 0, steps_of_item(a), [&](int slot) {
+    const WgmmaBox b = a.boxes[index];
     const std::uint32_t to = m.box(slot), full = m.box_full(slot);
     ptx::arrive_expect_bytes(full, bytes);
     if (by_tap) {
@@ -59,7 +65,9 @@ __device__ void load_item_boxes(const WgmmaArguments& a, const ItemMemory& m, co
     } else {
       ptx::load_box(to, a.x, channel, origin.x + b.dx, origin.y + b.dy, origin.n, full);
     }
-    channel += kBlockChannels<T>;
+    const bool last = ++index == boxes;
+    index = last ? 0 : index;
+    channel += last ? kBlockChannels<T> : 0;
   });
 }
 
@@ -71,7 +79,7 @@ class ItemWeights {
  public:
   __device__ ItemWeights(const WgmmaArguments& a, const ItemMemory& m, const Tile& tile)
       : m_(m),
-        steps_(a.reduction.channel_blocks),
+        steps_(steps_of_item(a)),
         first_(min(steps_, m.box_stages)),
         slice_bytes_(std::int64_t{steps_} * kWgmmaWeightBytes),
         from_(a.weights + channel_slice(a, tile, 0) * slice_bytes_) {}
@@ -114,7 +122,7 @@ class ItemWeights {
 template <typename T, int pixels>
 __device__ void multiply_steps(const WgmmaArguments& a, const ItemMemory& m, int consumer, float (&sums)[pixels / 2]) {
   constexpr int kDescriptorStep = 32 >> 4, kPitch = 1024;
-  const int steps = a.reduction.channel_blocks, released_steps = steps - m.box_stages;
+  const int steps = steps_of_item(a), released_steps = steps - m.box_stages;
   Cursor at;
   int accumulate = 0, before = 0;  // `before`: the stage of the step before
   for (int step = 0; step < steps; ++step) {

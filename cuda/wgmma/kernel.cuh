@@ -1,13 +1,13 @@
 // wgmma: implicit-GEMM convolution on Hopper's warpgroup matrix product, persistent and warp-specialised.
 // One step, for each filter tap and 128 bytes of input channels: accumulators of 64 output channels x N pixels (N =
-// 256, 224, 192, 128 or 64, with 1x1 filters 160, 112 or 96 too) += W[64][128 B] * X[N][128 B]^T, four m64nNk16. Two
-// consumer warpgroups hold N/2 accumulators a thread (consumer.cuh, epilogue.cuh); two producer warps load for both
-// (producer.cuh).
+// 256, 224, 192, 128 or 64, with a box for each step 160, 112 or 96 too) += W[64][128 B] * X[N][128 B]^T, four
+// m64nNk16. Two consumer warpgroups hold N/2 accumulators a thread (consumer.cuh, epilogue.cuh); two producer warps
+// load for both (producer.cuh).
 //
 // Shared memory (pipeline.cuh): 2 to 8 stages of input boxes, of 8x32 pixels with a 3x3 halo 43.5 KB each. All taps
 // read a box at shifted start addresses, which works because the swizzle is a function of the address; or a box holds N
-// pixels that the copy engine gathers for one tap. Weights: a ring of 8 KB stages, or all of them where they fit. With
-// 1x1 filters each step has its own box, and both have one ring: a wait and a release for each step, not two.
+// pixels that the copy engine gathers for one tap. Weights: a ring of 8 KB stages, or all of them where they fit. Where
+// each step has its own box (1x1, gathered), both may have one ring: a wait and a release for each step, not two.
 // Outputs: 16 KB a consumer or more, for the tensor stores (wgmma_output_bytes()).
 //
 // Schedules. The consumers take turns on the matrix unit, each with its own tile, so that the epilogue of one overlaps

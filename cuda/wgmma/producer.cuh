@@ -92,7 +92,7 @@ __device__ void load_boxes(const WgmmaArguments& a, const SharedMemory& m) {
 /// Where boxes and weights have common stages: loads the weights of all items, as load_weights().
 __device__ inline void load_weights_of_boxes(const WgmmaArguments& a, const SharedMemory& m) {
   const WgmmaShare share = share_of(a);
-  const std::int64_t slice_bytes = std::int64_t{a.reduction.channel_blocks} * kWgmmaWeightBytes;
+  const std::int64_t slice_bytes = std::int64_t{a.reduction.channel_blocks} * a.reduction.tap_count * kWgmmaWeightBytes;
   const int stages = m.box_stages, slices = m.slices;
   const bool elected = ptx::is_elected();
   Cursor at;
@@ -117,17 +117,18 @@ __device__ inline void load_weights_of_boxes(const WgmmaArguments& a, const Shar
 template <typename T>
 __device__ void load_boxes_of_steps(const WgmmaArguments& a, const SharedMemory& m) {
   const WgmmaShare share = share_of(a);
-  const int stages = m.box_stages, bytes = a.stages.box_bytes;
+  const int boxes = a.reduction.box_count, stages = m.box_stages, bytes = a.stages.box_bytes;
   const bool by_tap = a.tiles.by_tap, elected = ptx::is_elected();
-  const WgmmaBox b = a.boxes[0];
   Cursor at;
   bool waited = false;
   for_each_tile(a, [&](const Tile& tile) {
     const Tile origin = origin_of(a, tile);
     int channel = first_input(a, channel_slice(a, tile, 0)) + share.channel_block * kBlockChannels<T>;
+    int index = share.index;
     if (!waited) ptx::wait_for_previous_kernel();
     waited = true;
-    for (int left = share.steps; left > 0; --left, channel += kBlockChannels<T>) {
+    for (int left = share.steps; left > 0; --left) {
+      const WgmmaBox b = a.boxes[index];
       const std::uint32_t full = m.box_full(at.slot), to = m.box(at.slot);
       ptx::wait(m.box_empty(at.slot), at.round ^ 1);
       if (elected) {
@@ -140,6 +141,10 @@ __device__ void load_boxes_of_steps(const WgmmaArguments& a, const SharedMemory&
       }
       __syncwarp();
       at.advance_one(stages);
+      if (++index == boxes) {
+        index = 0;
+        channel += kBlockChannels<T>;
+      }
     }
   });
 }

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -237,6 +238,34 @@ TEST_CASE("implicit_gemm computes each of its tiles, widths of copies and stores
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 1});
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 4});
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 2, .cluster = false});
+      }
+    }
+  }
+}
+
+TEST_CASE("depthwise_any computes each of its numbers of channels along rows and along columns") {
+  if (!has_kernel("depthwise")) return;
+  const Device device = open("cuda:0?kernel=depthwise");
+  for (const auto& [kernel_h, kernel_w] : {std::array<std::int64_t, 2>{13, 1}, {1, 13}, {2, 7}, {3, 6}, {5, 5}}) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      for (const std::int64_t dilation : {1, 2}) {
+        Conv2d conv = nhwc({2, 20, 21, 17}, {20, 1, kernel_h, kernel_w}, dtype, Math::strict);
+        conv.groups = 20;
+        conv.dilation = {dilation, dilation};
+        for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+          for (const std::int64_t across : {1, 2}) {  // the stride across a thread's outputs
+            for (const bool turned : {false, true}) {
+              conv.layout = layout;
+              conv.stride = turned ? Extent{1, across} : Extent{across, 1};
+              const PlanCheck check(device, conv);
+              for (const int lanes : {1, 2, 4}) {
+                if (lanes > 1 && layout == Layout::nchw) continue;
+                check.run(*cuda::Depthwise::make(problem_of(conv), device_properties(),
+                                                 cuda::DepthwiseOverrides{.lanes = lanes, .turned = turned}));
+              }
+            }
+          }
+        }
       }
     }
   }

@@ -220,7 +220,7 @@ TEST_CASE("blocks with one item: as many as items, whose outputs fit in the plac
         if (!g) continue;
         ++found;
         CAPTURE(g->tile_description());
-        CHECK(p.r * p.s == 1);
+        CHECK(g->steps.box_each_step());
         CHECK(g->grid.ctas == g->grid.items);
         CHECK(g->grid.items <= multiprocessors);
         CHECK(g->steps.split == 1);
@@ -468,9 +468,19 @@ TEST_CASE("a box with one step shares its stages with the step's weights, a box 
     }
     CHECK(wgmma_shared_bytes(*pointwise) <= kSharedBytes);
   }
-  const auto window = find_wgmma_geometry(problem(2, 256, 30, 30, 128, 3, 1, 1, 1), kMultiprocessors, kSharedBytes);
-  REQUIRE(window);
-  CHECK_FALSE(window->stages.common);
+  const Conv2dProblem window = problem(2, 256, 30, 30, 128, 3, 1, 1, 1);
+  for (const int pixels : {64, 128, 224}) {
+    for (const int common : {0, 1}) {
+      WgmmaOverrides overrides{.pixels = pixels, .row = 8, .common_stages = common};
+      const auto halo = find_wgmma_geometry(window, kMultiprocessors, kSharedBytes, overrides);
+      CHECK(halo.has_value() == (common == 0));
+      if (halo) CHECK_FALSE(halo->stages.common);
+      overrides.row = pixels;  // gathered by tap: either
+      const auto gathered = find_wgmma_geometry(window, kMultiprocessors, kSharedBytes, overrides);
+      REQUIRE(gathered);
+      CHECK(gathered->stages.common == (common == 1));
+    }
+  }
 }
 
 TEST_CASE("a tile has no more pipeline stages than shared memory has barriers for, whatever the device's size") {
