@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -133,11 +134,18 @@ void overwrite(const fs::path& from, const fs::path& to) {
   if (error != 0) fail_errno("can't write", to, error);
 }
 
-/// The permissions that the umask gives to any other file; mkostemp() gives 0600.
-mode_t usual_mode() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
+/// Creates a file that was not there, and puts its name into `path`. Returns its descriptor, or -1 and errno. Its
+/// permissions are what the umask gives to any file; mkostemp() would give 0600, and reading the umask sets it for all
+/// threads of the program that this library is a part of.
+int create_file(const fs::path& folder, std::string& path) {
+  std::random_device random;
+  for (;;) {
+    // The name does not hold the destination's, which may be as long as a name can be.
+    std::string name = (folder / fmt::format("{}{:08x}{}", kPrefix, random(), kSuffix)).string();
+    const int descriptor = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) path = std::move(name);
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
 }
 
 }  // namespace
@@ -147,13 +155,9 @@ TemporaryFile::TemporaryFile(const fs::path& beside) : TemporaryFile() {  // so 
   remove_abandoned(folder);
   do {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-    // The name does not hold the destination's, which may be as long as a name can be.
-    std::string name = (folder / fmt::format("{}XXXXXX{}", kPrefix, kSuffix)).string();
-    descriptor_ = ::mkostemps(name.data(), static_cast<int>(kSuffix.size()), O_CLOEXEC);
-    if (descriptor_ < 0) fail_errno("can't create a file", name, errno);
-    path_ = std::move(name);
+    descriptor_ = create_file(folder, path_);
+    if (descriptor_ < 0) fail_errno("can't create a file in", folder, errno);
   } while (!is_held(descriptor_));
-  ::fchmod(descriptor_, usual_mode());
 }
 
 TemporaryFile::~TemporaryFile() {
