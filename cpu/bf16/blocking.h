@@ -59,6 +59,8 @@ struct Blocking {
   WorkCut work;
   WeightsResidency weights;
   std::size_t thread_bytes;  // workspace of a thread: accumulators, bias, strip
+
+  bool holds_weights() const { return panel_halves > 2; }
 };
 
 Blocking blocking_of(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads);

@@ -40,7 +40,7 @@ class TileLoop {
     panel_tile_.non_temporal = run.non_temporal;
     panel_tile_.lines_per_step = ceil_div(2 * b.positions, b.terms.blocks);
     panel_tile_.blocks = b.terms.blocks;
-    panel_tile_.holds_weights = b.panel_halves > 2;
+    panel_tile_.holds_weights = b.holds_weights();
     panel_tile_.accumulators = workspace;
   }
 
