@@ -388,23 +388,16 @@ Overhead measure_batches() {
   return overhead;
 }
 
-/// Reads more bytes than the caches next to a core hold, so that what a choice needs comes from memory or the last
-/// level.
-void sweep_caches() {
-  static std::vector<char> bytes(std::size_t{64} << 20, 1);
-  static volatile int sum = 0;
-  int now = sum;
-  for (std::size_t i = 0; i < bytes.size(); i += 64) now += bytes[i];
-  sum = now;
-}
+constexpr std::size_t kSweptBytes = std::size_t{64} << 20;  ///< more than the caches next to a core hold
 
 /// choose() for each layer once, with the caches swept before each or not. What is measured is the first choice of an
 /// op, or that of a tuned one.
 perf::Timing time_choices(const Device& device, const std::vector<Case>& layers, bool swept,
                           std::vector<double>& samples) {
   samples.clear();
+  perf::CacheFlusher caches(kSweptBytes);
   for (const Case& layer : layers) {
-    if (swept) sweep_caches();
+    if (swept) caches.flush();
     const auto start_time = std::chrono::steady_clock::now();
     choose(device, layer.op);
     samples.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time).count());
