@@ -1,8 +1,8 @@
 // AMX tile products: 1024 multiply-adds in one instruction of 16 cycles. See tile-inl.h for the dataflow.
 #include "cpu/bf16/amx_registers.h"
-#include "cpu/bf16/cpuid.h"
 #include "cpu/bf16/epilogue_x86-inl.h"
 #include "cpu/bf16/unit.h"
+#include "cpu/common/cpuid.h"
 
 #if defined(__x86_64__)
 #define GABLE_BF16_TILE_TARGET GABLE_CPU_BF16
@@ -138,7 +138,7 @@ const Bf16Unit& amx_unit() {
 #else
 
 const Bf16Unit& amx_unit() {
-  static const Bf16Unit unit{.name = "amx", .coverage = PathUnit::amx, .missing = bf16::missing_amx()};
+  static const Bf16Unit unit{.name = "amx", .coverage = PathUnit::amx, .missing = missing_amx()};
   return unit;
 }
 

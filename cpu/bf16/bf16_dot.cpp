@@ -6,10 +6,10 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu/bf16/cpuid.h"
 #include "cpu/bf16/epilogue_x86-inl.h"
 #include "cpu/bf16/unit.h"
 #include "cpu/common/core.h"
+#include "cpu/common/cpuid.h"
 
 namespace gable::cpu {
 
@@ -349,7 +349,7 @@ const Bf16Unit& bf16_dot_unit() {
 #else
 
 const Bf16Unit& bf16_dot_unit() {
-  static const Bf16Unit unit{.name = "bf16_dot", .coverage = PathUnit::bf16_dot, .missing = bf16::missing_bf16_dot()};
+  static const Bf16Unit unit{.name = "bf16_dot", .coverage = PathUnit::bf16_dot, .missing = missing_bf16_dot()};
   return unit;
 }
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cpu/bf16/cpuid.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/core.h"
+#include "cpu/common/cpuid.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -36,12 +36,12 @@ double weights_cycles(const Conv2dProblem& p) {
 
 double whole_vector_share(std::int64_t lanes) {
   constexpr double kShare = 0.55;
-  static const bool fitted = splits_512_bits() || bf16::missing_amx().empty();
+  static const bool fitted = splits_512_bits() || missing_amx().empty();
   return fitted || lanes < 16 ? 1 : kShare;
 }
 
 bool has_amx_beside(std::int64_t lanes) {
-  static const bool amx = bf16::missing_amx().empty();
+  static const bool amx = missing_amx().empty();
   return amx && lanes == 16;
 }
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/bf16/cpuid.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
+#include "cpu/common/cpuid.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
@@ -32,7 +32,7 @@ std::int64_t steps_of(const Conv2dProblem& p, const FewOutputsKernels& kernels) 
 
 /// Cycles to convert a vector of inputs.
 double converted_cycles(DType type) {
-  static const bool has_amx = bf16::missing_amx().empty();
+  static const bool has_amx = missing_amx().empty();
   return type == DType::f32 ? 0 : type == DType::bf16 && has_amx ? kConvertedBesideAmx : kConverted;
 }
 

@@ -2,13 +2,13 @@
 // Tile: 14 pixels x 1 vector of output channels of several groups, accumulators in registers, strip and weights in L1.
 // Inner step: one pair of input channels of each group at one tap; it reads 1 vector of weights and 14 vectors of the
 // strip, which are memory operands of 14 products. L1's two loads a cycle match the rate of the products.
-#include "cpu/bf16/cpuid.h"
 #include "cpu/bf16/epilogue_x86-inl.h"
+#include "cpu/common/cpuid.h"
 #include "cpu/narrow_groups/narrow_groups_kernels.h"
 
 namespace gable::cpu {
 
-std::string missing_narrow_groups_dot() { return bf16::missing_bf16_dot(); }
+std::string missing_narrow_groups_dot() { return missing_bf16_dot(); }
 
 #if defined(__x86_64__)
 namespace narrow_groups_dot {

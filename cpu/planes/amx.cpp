@@ -1,6 +1,6 @@
 // AMX tiles: see whole_tile-inl.h.
 #include "cpu/bf16/amx_registers.h"
-#include "cpu/bf16/cpuid.h"
+#include "cpu/common/cpuid.h"
 #include "cpu/planes/tile_unit.h"
 #include "cpu/planes/whole_tile-inl.h"
 
@@ -22,7 +22,7 @@ const TileUnit& amx_unit() {
 #endif
     made.name = "planes_amx";
     made.coverage = PathUnit::amx;
-    made.missing = bf16::missing_amx();
+    made.missing = missing_amx();
     return made;
   }();
   return unit;

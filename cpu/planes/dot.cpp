@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cpu/bf16/cpuid.h"
+#include "cpu/common/cpuid.h"
 #include "cpu/planes/tile_unit.h"
 
 #if defined(__x86_64__)
@@ -152,7 +152,7 @@ TileUnit make_unit() {
   TileUnit unit;
   unit.name = "planes_bf16_dot";
   unit.coverage = PathUnit::bf16_dot;
-  unit.missing = bf16::missing_bf16_dot();
+  unit.missing = missing_bf16_dot();
   unit.channels = 2;
   unit.positions = kVector;
   unit.most_lanes = kDotLanes;
@@ -181,7 +181,7 @@ const TileUnit& dot_unit() {
     TileUnit none;
     none.name = "planes_bf16_dot";
     none.coverage = PathUnit::bf16_dot;
-    none.missing = bf16::missing_bf16_dot();
+    none.missing = missing_bf16_dot();
     return none;
   }();
   return unit;

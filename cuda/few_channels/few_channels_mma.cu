@@ -14,9 +14,9 @@
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
+#include "cuda/common/mma.cuh"
 #include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
-#include "cuda/gemm/mma.cuh"
 
 namespace gable::cuda {
 

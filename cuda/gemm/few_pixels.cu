@@ -8,9 +8,9 @@
 
 #include "cuda/common/coverage.h"
 #include "cuda/common/overlapped_launch.cuh"
+#include "cuda/common/packed_weights.h"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/gemm/implicit.h"
-#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {

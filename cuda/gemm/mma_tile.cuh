@@ -6,8 +6,8 @@
 // each ldmatrix, for products of 16x8x16 (f16, bf16) or 16x8x8 (tf32).
 #pragma once
 
+#include "cuda/common/mma.cuh"
 #include "cuda/gemm/implicit.cuh"
-#include "cuda/gemm/mma.cuh"
 
 namespace gable::cuda {
 

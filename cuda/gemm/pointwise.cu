@@ -6,11 +6,11 @@
 
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/coverage.h"
+#include "cuda/common/mma.cuh"
 #include "cuda/common/overlapped_launch.cuh"
+#include "cuda/common/packed_weights.h"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/gemm/implicit.cuh"
-#include "cuda/gemm/mma.cuh"
-#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {

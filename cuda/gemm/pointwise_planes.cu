@@ -6,9 +6,9 @@
 
 #include "cuda/common/coverage.h"
 #include "cuda/common/overlapped_launch.cuh"
+#include "cuda/common/packed_weights.h"
 #include "cuda/gemm/mma_epilogue.cuh"
 #include "cuda/gemm/mma_tile.cuh"
-#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {

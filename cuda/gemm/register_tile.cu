@@ -3,7 +3,7 @@
 
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
-#include "cuda/gemm/packed_weights.h"
+#include "cuda/common/packed_weights.h"
 #include "cuda/gemm/register_tile.cuh"
 
 namespace gable::cuda {

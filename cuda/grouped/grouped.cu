@@ -15,8 +15,8 @@
 #include "cuda/common/conv_dims.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/overlapped_launch.cuh"
+#include "cuda/common/packed_weights.h"
 #include "cuda/common/vector_access.cuh"
-#include "cuda/gemm/packed_weights.h"
 #include "cuda/grouped/grouped_tile.h"
 
 namespace gable::cuda {

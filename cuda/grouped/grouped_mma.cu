@@ -15,9 +15,9 @@
 #include "cuda/common/check.h"
 #include "cuda/common/conv_dims.h"
 #include "cuda/common/coverage.h"
+#include "cuda/common/mma.cuh"
 #include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
-#include "cuda/gemm/mma.cuh"
 #include "cuda/grouped/grouped_mma_tile.h"
 
 namespace gable::cuda {

@@ -4,7 +4,7 @@
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
-#include "cuda/gemm/packed_weights.h"
+#include "cuda/common/packed_weights.h"
 
 namespace gable::cuda {
 namespace {

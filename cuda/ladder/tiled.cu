@@ -8,7 +8,7 @@
 #include "cuda/common/conv_dims.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
-#include "cuda/gemm/packed_weights.h"
+#include "cuda/common/packed_weights.h"
 
 namespace gable::cuda {
 namespace {

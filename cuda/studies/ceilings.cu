@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "cuda/common/check.h"
-#include "cuda/gemm/mma.cuh"
+#include "cuda/common/mma.cuh"
 #include "cuda/studies/ceiling_loop.cuh"
 #include "cuda/studies/ceilings_wgmma.h"
 

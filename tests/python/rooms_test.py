@@ -42,6 +42,9 @@ BENCH = {
 }
 
 
+KERNELS = ["cpu", "cuda"]  # rooms of a folder for each kernel, and `common` for all of them
+
+
 def sources(folder):
     return [path for path in folder.rglob("*") if path.suffix in SOURCES]
 
@@ -60,6 +63,11 @@ def wrong_includes(room, text):
 def wrong_bench_includes(folder, text):
     used = re.findall(r'#include "bench/(\w+)/', text)
     return [other for other in used if other not in BENCH[folder] | {folder, "common"}]
+
+
+def wrong_common_includes(room, text):
+    """Includes of a kernel's folder, which `common` of the room may not use."""
+    return [folder for folder in re.findall(rf'#include "{room}/(\w+)/', text) if folder != "common"]
 
 
 @pytest.mark.parametrize("room", USES)
@@ -90,7 +98,14 @@ def test_the_steps_of_bench_have_no_circle():
             del left[folder]
 
 
+@pytest.mark.parametrize("room", KERNELS)
+def test_common_of_kernels_includes_no_kernel(room):
+    found = {path.name: wrong_common_includes(room, path.read_text()) for path in sources(ROOT / room / "common")}
+    assert found and {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
 def test_wrong_includes_are_found():
     assert wrong_includes("cpu", '#include "backends/problems.h"\n#include <gable/plan.h>\n#include "gable/ops.h"\n#include "tile.h"\n') == ["backends", "gable/plan.h", "gable/ops.h"]
     assert wrong_includes("cpu", '#include "cpu/common/cache.h"\n#include <gable/problem.h>\n#include <vector>\n') == []
     assert wrong_bench_includes("record", '#include "bench/report/table.h"\n#include "bench/common/text.h"\n') == ["report"]
+    assert wrong_common_includes("cpu", '#include "cpu/common/core.h"\n#include "cpu/bf16/amx.h"\n') == ["bf16"]

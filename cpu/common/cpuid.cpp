@@ -1,6 +1,6 @@
 // See cpuid.h. Highway's targets do not name these units, so CPUID is read here, once: on a virtual machine each of its
 // instructions is a trip to the hypervisor of some microseconds, and every choice of a kernel asks for the units.
-#include "cpu/bf16/cpuid.h"
+#include "cpu/common/cpuid.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 #endif
 
-namespace gable::cpu::bf16 {
+namespace gable::cpu {
 
 #if defined(__x86_64__)
 namespace {
@@ -70,4 +70,4 @@ std::string missing_amx() { return "AMX is x86's"; }
 
 #endif
 
-}  // namespace gable::cpu::bf16
+}  // namespace gable::cpu

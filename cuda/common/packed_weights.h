@@ -1,6 +1,6 @@
-// The order of packed weights that the ladder's kernels share: [group][tap][input channel][output channel], output
-// channels innermost so that neighbouring threads read neighbouring weights, both padded with zeros to multiples that
-// the kernel's tile needs.
+// The order of packed weights that the kernels of ladder, gemm and grouped share: [group][tap][input channel][output
+// channel], output channels innermost so that neighbouring threads read neighbouring weights, both padded with zeros to
+// multiples that the kernel's tile needs.
 #pragma once
 
 #include <cstddef>

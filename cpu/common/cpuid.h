@@ -1,12 +1,12 @@
-// What this CPU and its system have of the bf16 units.
+// What this CPU and its system have of the units for bf16.
 #pragma once
 
 #include <string>
 
-namespace gable::cpu::bf16 {
+namespace gable::cpu {
 
 /// Empty, or why this machine lacks the unit.
 std::string missing_bf16_dot();
 std::string missing_amx();
 
-}  // namespace gable::cpu::bf16
+}  // namespace gable::cpu

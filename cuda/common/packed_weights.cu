@@ -1,5 +1,5 @@
 // See packed_weights.h.
-#include "cuda/gemm/packed_weights.h"
+#include "cuda/common/packed_weights.h"
 
 #include "cuda/common/check.h"
 #include "cuda/common/device_code.cuh"
