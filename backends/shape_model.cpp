@@ -3,14 +3,11 @@
 
 #include <gable/ceilings.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
 #include <cmath>
 
 #include "backends/problems.h"
+#include "common/bf16_units.h"
 
 namespace gable {
 namespace {
@@ -81,20 +78,6 @@ double roof_of(const Conv2dProblem& p, const Rates& rates) {
 
 }  // namespace
 
-bool host_has_amx() {
-#if defined(__x86_64__) && defined(__GNUC__)
-  // CPUID is asked once: on a virtual machine the answer takes microseconds, and every prediction needs it.
-  static const bool found = [] {
-    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // leaf 7, EDX
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
-  }();
-  return found;
-#else
-  return false;
-#endif
-}
-
 bool is_wide(double speed) { return speed > kWide; }
 
 double host_speed(bool amx) { return amx ? 1 : core_multiply_adds() / kFittedCore; }
@@ -159,7 +142,7 @@ double roof_seconds(const Op& op, const Rates& rates) {
 }
 
 double modelled_host_seconds(const Op& op, int threads, const HostFits& fits) {
-  const bool amx = host_has_amx();
+  const bool amx = amx_state() == AmxState::usable;
   const double speed = host_speed(amx);
   const Rates rates = host_rates(dtype_of(op), threads, amx, speed);
   if (!has_weights(op)) return host_slowness(amx) * roof_seconds(op, rates);

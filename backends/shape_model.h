@@ -25,9 +25,6 @@ struct Rates {
   int threads = 1;           ///< that share the work; 1 on a GPU
 };
 
-/// Whether this CPU has AMX tiles for bf16.
-bool host_has_amx();
-
 /// The arithmetic rate of a core of this CPU over that of the CPU on which the fits were made. 1 with AMX: the clock of
 /// the CPU of those fits varies more than this within seconds, and the fits hardly depend on it.
 double host_speed(bool amx);

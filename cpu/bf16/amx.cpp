@@ -115,6 +115,7 @@ const Bf16Unit& amx_unit() {
       .name = "amx",
       .coverage = PathUnit::amx,
       .missing = missing_amx(),
+      .ask = refused_amx,
       .positions = kHalfPositions,
       .loads_full_halves = true,
       .merged_width = kChannels,

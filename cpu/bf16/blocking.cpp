@@ -513,7 +513,7 @@ bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, st
 }  // namespace bf16
 
 std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& unit) {
-  if (!unit.missing.empty()) return unit.missing;
+  if (std::string refusal = unit.refusal(); !refusal.empty()) return refusal;
   if (!p.nhwc) return "layout nchw: it takes nhwc";
   if (!p.pool.none() && !p.pool.is_2x2()) {
     return "a pool of " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +

@@ -29,7 +29,7 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const Bf16Uni
                                  : p.dtype == DType::f16 ? "3 or 4 for f16"
                                                          : "3 or 6 for f32"));
   }
-  if (!unit.missing.empty()) throw std::invalid_argument("conv2d: " + unit.missing);
+  if (const std::string refusal = unit.refusal(); !refusal.empty()) throw std::invalid_argument("conv2d: " + refusal);
   if (unit.tile(products) == nullptr) {
     throw std::invalid_argument("conv2d: products is " + std::to_string(products) + ", must be 1 on " + unit.name);
   }

@@ -56,7 +56,9 @@ struct Bf16Unit {
   const char* name = "";
   PathUnit coverage = PathUnit::emulated;  // which coverage counts its paths
   std::string missing;                     // why this machine can't run it; empty: it can
-  int positions = 0;                       // most positions of a half, up to kHalfPositions
+  /// Asks the system to let this process use it: empty, or why it may not. Null: nobody has to ask.
+  std::string (*ask)() = nullptr;
+  int positions = 0;  // most positions of a half, up to kHalfPositions
   /// The unit always loads and multiplies `positions` positions of a half, even if fewer are used; its halves share
   /// weights.
   bool loads_full_halves = false;
@@ -73,6 +75,8 @@ struct Bf16Unit {
   bf16::UnitEpilogues epilogues;
   bf16::SplitFunctions splits;
 
+  /// Why a plan can't use it. Asks the system.
+  std::string refusal() const { return missing.empty() && ask != nullptr ? ask() : missing; }
   bf16::TileFunction tile(int products) const {
     return products == 1 ? tiles.one : products == 3 ? tiles.three : products == 4 ? tiles.four : tiles.six;
   }

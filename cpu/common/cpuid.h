@@ -1,4 +1,4 @@
-// What this CPU and its system have of the units for bf16.
+// Why kernels can't use this machine's units for bf16.
 #pragma once
 
 #include <string>
@@ -8,5 +8,8 @@ namespace gable::cpu {
 /// Empty, or why this machine lacks the unit.
 std::string missing_bf16_dot();
 std::string missing_amx();
+
+/// Empty, or why the system refuses this process the tiles, which this asks it for.
+std::string refused_amx();
 
 }  // namespace gable::cpu

@@ -23,6 +23,7 @@ const TileUnit& amx_unit() {
     made.name = "planes_amx";
     made.coverage = PathUnit::amx;
     made.missing = missing_amx();
+    made.ask = refused_amx;
     return made;
   }();
   return unit;

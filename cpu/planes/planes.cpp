@@ -4,6 +4,7 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
@@ -29,7 +30,7 @@ std::size_t thread_floats(const planes::Blocking& b, const planes::TileUnit& uni
 }  // namespace
 
 std::string planes_refusal(const Conv2dProblem& p, int products, const planes::TileUnit& unit) {
-  if (!unit.missing.empty()) return unit.missing;
+  if (std::string refusal = unit.refusal(); !refusal.empty()) return refusal;
   if (p.nhwc) return "layout nhwc: its lanes are pixels of a channel's plane";
   if (is_depthwise(p))
     return "one input and one output channel in each of several groups: the depthwise kernels take these";
@@ -161,6 +162,7 @@ PlanesPlan::PlanesPlan(const Conv2dProblem& problem, int products, const planes:
       blocking_(planes::blocking_of(problem, products, unit, threads)),
       workspace_(static_cast<std::size_t>(threads) * thread_floats(blocking_, unit)),
       scratch_(static_cast<std::size_t>(threads)) {
+  if (const std::string refusal = unit.refusal(); !refusal.empty()) throw std::invalid_argument("planes: " + refusal);
   for (std::size_t thread = 0; thread < scratch_.size(); ++thread) {
     planes::Scratch& scratch = scratch_[thread];
     scratch.reserve(blocking_);

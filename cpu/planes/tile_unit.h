@@ -55,7 +55,9 @@ using TileFunction = void (*)(const Tile&);
 struct TileUnit {
   const char* name = "";  // of the kernel
   PathUnit coverage = PathUnit::vectors;
-  std::string missing;       // why this machine can't run it; empty: it can
+  std::string missing;  // why this machine can't run it; empty: it can
+  /// Asks the system to let this process use it: empty, or why it may not. Null: nobody has to ask.
+  std::string (*ask)() = nullptr;
   int channels = 1;          // of a step
   int positions = 0;         // of a vector
   int most_lanes = 0;        // of a tile
@@ -74,6 +76,8 @@ struct TileUnit {
   /// Nanoseconds of one vector of products, `channels` channels each: a figure for estimates where there is no AMX.
   double vector_ns = 0;
 
+  /// Why a plan can't use it. Asks the system.
+  std::string refusal() const { return missing.empty() && ask != nullptr ? ask() : missing; }
   bool multiplies_pairs() const { return channels == 2; }
 };
 

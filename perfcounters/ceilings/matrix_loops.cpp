@@ -3,13 +3,12 @@
 // behind target attributes, called only where CPUID and the operating system allow. AMX: four 16x16 tiles accumulate
 // products of two A and two B tiles, so that each product's latency (52 cycles) is hidden behind three others (16
 // cycles each); nothing is loaded inside.
+#include "common/bf16_units.h"
 #include "perfcounters/ceilings/loops.h"
 #include "perfcounters/machine.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 namespace gable::perf {
@@ -121,13 +120,6 @@ __attribute__((target("amx-tile,amx-int8"), noinline)) void amx_int8(std::int64_
   _tile_release();
 }
 
-// Linux gives a process the tile registers only when it asks; the permission holds for all of its threads.
-bool request_tiles() {
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 }  // namespace
 
 std::vector<ComputeLoop> half_precision_loops() {
@@ -148,7 +140,7 @@ std::vector<ComputeLoop> half_precision_loops() {
                      .flop_per_instruction = 64,
                      .instructions_per_iteration = kWideChains,
                      .run = bf16_pairs});
-  if (machine.cpu.has("amx_bf16") && request_tiles())
+  if (machine.cpu.has("amx_bf16") && request_amx())
     loops.push_back({.isa = "amx_bf16",
                      .dtype = "bf16",
                      .fma = true,
@@ -172,7 +164,7 @@ std::vector<ComputeLoop> i8_loops() {
                      .flop_per_instruction = 128,
                      .instructions_per_iteration = kWideChains,
                      .run = avx512_vnni});
-  if (machine.cpu.has("amx_int8") && request_tiles())
+  if (machine.cpu.has("amx_int8") && request_amx())
     loops.push_back({.isa = "amx_int8",
                      .dtype = "i8",
                      .fma = true,

@@ -15,6 +15,7 @@
 #include "backends/onednn/onednn_shape_fits.h"
 #include "backends/onednn/onednn_shape_fits_amx.h"
 #include "backends/onednn/onednn_shape_fits_wide.h"
+#include "common/bf16_units.h"
 
 using namespace gable;
 
@@ -160,10 +161,20 @@ TEST_CASE("shape model: with AMX a slow core makes every predicted time longer a
 }
 
 #if defined(__linux__) && defined(__x86_64__)
-TEST_CASE("shape model: AMX is found where the kernel names it") {
+TEST_CASE("AMX is usable where the kernel names it") {
   std::ostringstream text;
   text << std::ifstream("/proc/cpuinfo").rdbuf();
   const bool named = text.str().find(" amx_bf16") != std::string::npos;
-  CHECK(host_has_amx() == named);
+  CHECK((amx_state() == AmxState::usable) == named);
 }
 #endif
+
+TEST_CASE("AMX is usable where the CPU has it and the system lends the tiles' state") {
+  constexpr std::uint64_t kTileData = 1u << 18;
+  const Bf16Units all{.pair_products = true, .tiles = true};
+  CHECK(detail::amx_state_of(all, kTileData) == AmxState::usable);
+  CHECK(detail::amx_state_of(all, kTileData | 7) == AmxState::usable);
+  CHECK(detail::amx_state_of(all, 7) == AmxState::withheld);
+  CHECK(detail::amx_state_of({.pair_products = true}, kTileData) == AmxState::absent);
+  CHECK(detail::amx_state_of({.tiles = true}, kTileData) == AmxState::absent);
+}

@@ -13,7 +13,7 @@ INCLUDE = re.compile(r'^\s*#include (?:"(?!gable/)([\w.]+)/[^"]*"|[<"](gable/[\w
 USES = {
     "api": {"common"},  # its sources; the public headers are tested by themselves: each compiles alone
     "backends": {"cpu", "cuda", "common"},
-    "cpu": set(),
+    "cpu": {"common"},
     "cuda": set(),
     "perfcounters": {"common"},
     "common": set(),
