@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "backends/cpu/fastest.h"
-#include "cpu/bf16/unit.h"
 #include "cpu/common/aligned.h"
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 #include "cpu/ops/transpose.h"
@@ -228,13 +228,13 @@ struct ReorderCosts {
 /// fitted to one thread, together with those of planes.
 ReorderCosts reorder_costs(const Conv2dProblem& p, const CpuPlace& place) {
   const bool half = p.dtype != DType::f32, depthwise = cpu::is_depthwise(p);
-  if (cpu::amx_unit().missing.empty()) {
+  if (cpu::core_kind() == cpu::CoreKind::amx) {
     if (depthwise) return {1.3, half ? 0.22e-9 : 0.28e-9, 0.12e-9, 200e-9};
     if (!half) return {1.4, 0.35e-9, 0.055e-9, 50e-9};
     return p.dtype == DType::bf16 ? ReorderCosts{1.43, 0.2e-9, 0.12e-9, 200e-9}
                                   : ReorderCosts{1, 0.3e-9, 0.12e-9, 270e-9};
   }
-  const bool whole = cpu::whole_vector_share(cpu::planes::vector_unit(place.target).positions) < 1;
+  const bool whole = cpu::core_kind(cpu::planes::vector_unit(place.target).positions) == cpu::CoreKind::whole_512;
   if (whole && place.threads == 1) {  // fitted together with the kernels of planes
     // Groups are mostly computed in passes whose reordered tensors stay in L2.
     if (depthwise)
@@ -281,7 +281,7 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const double inner = fastest_kernel(pass, place).seconds * passes;
   const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
   const double bytes = elements * static_cast<double>(size_of(p.dtype));
-  if (place.threads > 1 && cpu::amx_unit().missing.empty() && !cpu::is_depthwise(p))
+  if (place.threads > 1 && cpu::core_kind() == cpu::CoreKind::amx && !cpu::is_depthwise(p))
     return exchanged_seconds(p, inner, place);
   const ReorderCosts cost = reorder_costs(p, place);
   const double far = cost.far_byte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
@@ -290,7 +290,7 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   // Depthwise layers are mostly reorders. Their times are fitted to one thread of a core that does not halve vectors.
   // On several threads the cores exchange the reordered data between their caches: layers that are faster on one thread
   // then take up to 1.8 times as long as depthwise_planes.
-  if (place.threads > 1 || (cpu::whole_vector_share(16) == 1 && !cpu::has_amx_beside(16))) return cpu::kNoEstimate;
+  if (place.threads > 1 || cpu::core_kind() == cpu::CoreKind::halved_512) return cpu::kNoEstimate;
   if (pass.problem.groups < p.groups) return seconds;
   // Reordered copies that do not fit the last level beside the tensors come from memory.
   constexpr double kByteOfMemory = 0.5e-9;

@@ -322,7 +322,7 @@ void end_nothing() {}
 
 const Bf16Unit& bf16_dot_unit() {
   using namespace bf16;
-  const bool beside_amx = amx_unit().missing.empty();  // fitted on such a machine; the others on Zen 4
+  const bool beside_amx = core_kind() == CoreKind::amx;  // fitted on such a machine; the others on Zen 4
   static const Bf16Unit unit{.name = "bf16_dot",
                              .coverage = PathUnit::bf16_dot,
                              .missing = missing_bf16_dot(),

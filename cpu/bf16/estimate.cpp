@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/bf16/blocking.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 
@@ -89,7 +90,7 @@ double folded_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16
 /// Products, staging, storing and tiles of all units of work.
 double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b, const Bf16Unit& unit) {
   const bf16::Geometry& g = b.geometry;
-  const bool whole = whole_vector_share(bf16::kVector) < 1;
+  const bool whole = core_kind(bf16::kVector) == CoreKind::whole_512;
   if (b.terms.fold > 1 && g.groups == 1 && !unit.loads_full_halves && whole) return folded_cycles(p, b, unit);
   const double positions = computed_positions(b, unit);
   const std::int64_t vector = unit.loads_full_halves ? bf16::kVector : bf16::kVector / 2;

@@ -5,7 +5,6 @@
 
 #include "cpu/common/cache.h"
 #include "cpu/common/core.h"
-#include "cpu/common/cpuid.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -36,13 +35,7 @@ double weights_cycles(const Conv2dProblem& p) {
 
 double whole_vector_share(std::int64_t lanes) {
   constexpr double kShare = 0.55;
-  static const bool fitted = splits_512_bits() || missing_amx().empty();
-  return fitted || lanes < 16 ? 1 : kShare;
-}
-
-bool has_amx_beside(std::int64_t lanes) {
-  static const bool amx = missing_amx().empty();
-  return amx && lanes == 16;
+  return lanes < 16 || is_fitted_to_nchw(core_kind()) ? 1 : kShare;
 }
 
 double kernel_rows_inside(const Conv2dProblem& p) {
@@ -73,7 +66,7 @@ double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t uni
   const std::int64_t read = p.n * p.c * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s);  // with a stride not all
   const std::int64_t weights = p.k * p.group_c() * taps_read(row_axis(p)) * taps_read(column_axis(p));
   const auto bytes = static_cast<double>(element * (read + p.y_elements()) + 4 * weights);
-  const double speed = whole_vector_share(16) < 1 ? kWholeBytesPerSecond : kBytesPerSecond;
+  const double speed = is_fitted_to_nchw(core_kind()) ? kBytesPerSecond : kWholeBytesPerSecond;
   const double memory = bytes > static_cast<double>(l2_bytes()) ? bytes / speed : 0;
   const auto sharers = static_cast<double>(std::min<std::int64_t>(units, threads));
   const double region = threads > 1 && units > 1 ? kRegionCycles / kHertz : 0;

@@ -33,9 +33,6 @@ double weights_cycles(const Conv2dProblem& p);
 /// which halves vectors of 16 lanes, and Xeons with AMX, whose clock is lower.
 double whole_vector_share(std::int64_t lanes);
 
-/// Whether vectors of so many lanes are those of a Xeon with AMX.
-bool has_amx_beside(std::int64_t lanes);
-
 /// Kernel rows inside the image, summed over all output rows of an image.
 double kernel_rows_inside(const Conv2dProblem& p);
 

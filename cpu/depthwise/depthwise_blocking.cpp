@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 
 namespace gable::cpu {
@@ -58,7 +59,7 @@ Conv2dProblem with_long_rows(Conv2dProblem p, int threads) {
 /// slowly that long runs of neighbouring lines are worth more than rows that stay in L1.
 bool lies_far(const Conv2dProblem& p, std::int64_t lanes) {
   const std::int64_t bytes = (p.x_elements() + p.y_elements()) * static_cast<std::int64_t>(size_of(p.dtype));
-  return bytes > l2_bytes() && has_amx_beside(lanes);
+  return bytes > l2_bytes() && core_kind(lanes) == CoreKind::amx;
 }
 
 /// Whether rows and columns change places: tiles along a column load each input once for all taps that read it, where
@@ -72,7 +73,7 @@ bool swaps_axes(const Conv2dProblem& p, const Target& target, int threads) {
   if (!column || p.k < lanes || stores_rows(p, lanes) || stages_input(p, lanes)) return false;
   const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
   if (lies_far(p, lanes) && p.c * bytes < kFarPixelBytes) return false;
-  const bool pairs = has_amx_beside(lanes) && 2 * p.n >= threads;
+  const bool pairs = core_kind(lanes) == CoreKind::amx && 2 * p.n >= threads;
   const std::int64_t least = threads == 1 ? 0 : pairs ? kPairBytes : p.n >= threads ? kApartBytes : kSharedBytes;
   return (p.x_elements() + p.y_elements()) * bytes >= least;
 }
@@ -93,7 +94,7 @@ bool suits_row_tiles(const Conv2dProblem& p, const Target& target) {
   const bool window = p.r == kRowTileTaps && p.s == kRowTileTaps && p.dilation_h == 1 && p.dilation_w == 1;
   const bool stride = p.stride_h == p.stride_w && p.stride_h <= kMaxTileStride;
   // Parts of vectors were measured on cores that do not halve vectors.
-  const bool parts = tiles.parts && whole_vector_share(tiles.lanes) < 1;
+  const bool parts = tiles.parts && core_kind(tiles.lanes) == CoreKind::whole_512;
   return p.k == p.c && (p.k >= tiles.lanes || parts) && window && stride &&
          tiles.row_tile(p.dtype, p.stride_h, tiles.long_row_outputs) != nullptr;
 }
@@ -332,7 +333,7 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   const std::int64_t tail = p.k % lanes;
   // For row tiles, another pass over the input costs more than unused lanes. So it does on cores that do not halve
   // vectors: half a vector takes as long as a whole one there.
-  const bool takes_one_pass = suits_row_tiles(p, target) || whole_vector_share(lanes) < 1;
+  const bool takes_one_pass = suits_row_tiles(p, target) || core_kind(lanes) == CoreKind::whole_512;
   if (half == nullptr || tail == 0 || tail > lanes / 2 || takes_one_pass) return {{&target, lanes, 0, p.k, 0, paired}};
   const std::int64_t whole = p.k - tail;
   // A tail of fewer channels than half a vector takes some from the whole vectors.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
@@ -40,7 +41,7 @@ double far_lines(const Conv2dProblem& p) {
 
 double single_output_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   const DepthwiseBlocking b = choose_depthwise_blocking(p, target, threads);
-  const SingleCosts& cost = whole_vector_share(depthwise_tiles(target).lanes) < 1 ? kSingleWhole : kSingle;
+  const SingleCosts& cost = core_kind(depthwise_tiles(target).lanes) == CoreKind::whole_512 ? kSingleWhole : kSingle;
   const Conv2dProblem& q = b.problem;
   const AxisCut columns(column_axis(q));
   const bool row_tiles = b.row_tile_outputs > 0;
@@ -126,7 +127,7 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   constexpr double kFoldedOf16Bits = 0.88;
   if (p.nhwc) {
     nanoseconds *= f32 ? 1 : kFoldedOf16Bits;
-  } else if (whole_vector_share(16) < 1) {
+  } else if (!is_fitted_to_nchw(core_kind())) {
     nanoseconds *= b.transposes ? (f32 ? kLanesNow : kLanesNowOf16Bits) : (f32 ? kRowsNow : kRowsNowOf16Bits);
   }
   constexpr double kFittedShare = 0.55;
@@ -158,7 +159,7 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   }
   cycles += conversion_cycles(p, p.ho * p.wo, p.k, kStored);
   constexpr double kWholeVectors = 0.9;  // beside narrow_groups, measured on Zen 5
-  if (whole_vector_share(depthwise_tiles(target).lanes) < 1) cycles *= kWholeVectors;
+  if (core_kind(depthwise_tiles(target).lanes) == CoreKind::whole_512) cycles *= kWholeVectors;
   return estimated_seconds(p, cycles * static_cast<double>(p.n), b.units(), threads);
 }
 
@@ -177,7 +178,8 @@ double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, in
   const double staged = static_cast<double>(p.h) * (static_cast<double>(p.w) * kStage + kRow);
   const double nanoseconds = static_cast<double>(p.k) * (sums + static_cast<double>(p.ho * p.wo) * output + kPlane) +
                              static_cast<double>(p.c) * staged;
-  return static_cast<double>(p.n) * nanoseconds * 1e-9 * (share < 1 ? kWholeVectors : 1) / threads;
+  return static_cast<double>(p.n) * nanoseconds * 1e-9 * (core_kind(lanes) == CoreKind::whole_512 ? kWholeVectors : 1) /
+         threads;
 }
 
 }  // namespace gable::cpu

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/direct/conv2d.h"
 
@@ -108,7 +109,7 @@ double nchw_windows_seconds(const Conv2dProblem& problem, const Target& target, 
 double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int threads) {
   const Conv2dKernels& kernels = conv2d_kernels(target);
   const bool window = problem.r * problem.s > 1 && problem.pool.none();
-  if (!problem.nhwc && threads > 1 && window && has_amx_beside(kernels.lanes))
+  if (!problem.nhwc && threads > 1 && window && core_kind(kernels.lanes) == CoreKind::amx)
     return nchw_windows_seconds(problem, target, threads);
   if (!has_estimate(problem)) return kNoEstimate;
   const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
@@ -119,7 +120,7 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile(b) * kPaddingTap;
   const auto steps = static_cast<double>(p.s * p.group_c());
   double cycles = p.groups > 1 && b.unit_groups == 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
-  const bool vector = p.n * p.h * p.w == 1 && has_amx_beside(kernels.lanes);
+  const bool vector = p.n * p.h * p.w == 1 && core_kind(kernels.lanes) == CoreKind::amx;
   const double weights = weights_cycles(p) * (vector ? kVectorWeights : 1);
   for_panels(p, kernels, target, [&](const Panels& panels) {
     cycles += panels.count *
@@ -127,7 +128,7 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
                rows * (tiles * kTile + pixels * panels.vectors * kStoredVector));
   });
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
-  const ConversionCost staged = whole_vector_share(kernels.lanes) < 1 ? kStagedWhole : kStaged;
+  const ConversionCost staged = core_kind(kernels.lanes) == CoreKind::whole_512 ? kStagedWhole : kStaged;
   cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c(), staged) +
             conversion_cycles(p, p.ho * p.wo, p.group_k(), kStored);
   const std::int64_t units = b.units.count();

@@ -1,6 +1,7 @@
 // The time of FewChannelsPlan's loops: see estimate.h.
 #include <algorithm>
 
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/few_channels/few_channels.h"
 
@@ -36,7 +37,7 @@ double few_channels_seconds(const Conv2dProblem& p, const Target& target, int th
   const FewChannelsKernels& kernels = few_channels_kernels(target);
   const FewChannelsBlocking b = few_channels_blocking(p, kernels, threads);
   if (!p.nhwc) {
-    const bool fitted = b.tile.pixel_lanes && whole_vector_share(kernels.lanes) < 1;
+    const bool fitted = b.tile.pixel_lanes && core_kind(kernels.lanes) == CoreKind::whole_512;
     return !fitted ? kNoEstimate
                    : estimated_seconds(p, planes_cycles(p, target, kernels.lanes), p.n * b.units.row_blocks, threads);
   }

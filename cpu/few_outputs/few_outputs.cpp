@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/coverage.h"
-#include "cpu/common/cpuid.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
@@ -32,8 +32,8 @@ std::int64_t steps_of(const Conv2dProblem& p, const FewOutputsKernels& kernels) 
 
 /// Cycles to convert a vector of inputs.
 double converted_cycles(DType type) {
-  static const bool has_amx = missing_amx().empty();
-  return type == DType::f32 ? 0 : type == DType::bf16 && has_amx ? kConvertedBesideAmx : kConverted;
+  if (type == DType::f32) return 0;
+  return type == DType::bf16 && core_kind() == CoreKind::amx ? kConvertedBesideAmx : kConverted;
 }
 
 /// The cycles of all pixels.

@@ -3,6 +3,7 @@
 
 #include "cpu/bf16/unit.h"
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/narrow_groups/narrow_groups.h"
 
@@ -79,7 +80,7 @@ double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, do
   const double stored = tiles * tile + pixels * (vector + (l2_keeps_image(p) ? 0 : kFarVector));
   const double converted = kernels.pairs ? 0 : conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
   const bool fills = b.block_groups * narrow_groups_steps(p, kernels) == kernels.lanes;
-  const bool whole = !kernels.pairs && fills && l1_keeps_strip && whole_vector_share(kernels.lanes) < 1;
+  const bool whole = !kernels.pairs && fills && l1_keeps_strip && core_kind(kernels.lanes) == CoreKind::whole_512;
   const double cycles = (products + spread + rows * stored) * (whole ? kWholeVectors : 1) + converted;
   const std::int64_t units = b.units.count();
   return estimated_seconds(p, cycles * static_cast<double>(p.n * b.blocks) + static_cast<double>(units) * kUnit, units,

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/parallel.h"
@@ -84,7 +85,7 @@ constexpr double kShiftedTiles = 1.5;
 /// A parallel region of twelve threads, in seconds.
 constexpr double kRegionOnXeon = 3e-6;
 
-bool in_whole_vectors(const planes::TileUnit& unit) { return whole_vector_share(unit.positions) < 1; }
+bool in_whole_vectors(const planes::TileUnit& unit) { return core_kind(unit.positions) == CoreKind::whole_512; }
 
 const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
   if (in_whole_vectors(unit)) return unit.multiplies_pairs() ? kOfWholePairs : kOfWholeVectors;
@@ -95,7 +96,7 @@ const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit)
 /// Null where cores have no AMX.
 const XeonCosts* xeon_costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
   if (unit.whole_tiles) return p.dtype == DType::bf16 ? &kOfWholeTiles : &kOfWholeTilesOfParts;
-  if (!has_amx_beside(unit.positions)) return nullptr;
+  if (core_kind(unit.positions) != CoreKind::amx) return nullptr;
   if (unit.multiplies_pairs()) return &kOfPairsOnXeon;
   return p.dtype == DType::f32 ? &kOfVectorsOnXeon : &kOfConvertedVectorsOnXeon;
 }

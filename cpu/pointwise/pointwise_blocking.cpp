@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 
@@ -43,7 +44,9 @@ bool lies_in_memory(const Conv2dProblem& p) {
 /// Channels up to which tiles that keep weights in registers are faster. More channels take several passes over a
 /// tile's sums. They pay beside AMX, where an input at base + index takes up to 1.5 times as long as one at a constant
 /// distance while the core is in its slow state.
-std::int64_t most_held_channels(std::int64_t lanes) { return has_amx_beside(lanes) ? 192 : kMostHeldWeights; }
+std::int64_t most_held_channels(std::int64_t lanes) {
+  return core_kind(lanes) == CoreKind::amx ? 192 : kMostHeldWeights;
+}
 
 /// The units, given the pixels and lanes of each.
 PointwiseUnits units_of(const Conv2dProblem& p, const PointwiseBlocking& b, std::int64_t pixels, std::int64_t lanes) {

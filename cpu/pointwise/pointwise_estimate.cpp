@@ -1,6 +1,7 @@
 // The time of PointwisePlan's loops: see estimate.h.
 #include <algorithm>
 
+#include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/pointwise/pointwise.h"
 
@@ -38,11 +39,11 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double rows = pixels / static_cast<double>(b.row_pixels);
   const double tiles = b.copies_input ? static_cast<double>(ceil_div(b.pixels, b.tile.pixels))
                                       : rows * static_cast<double>(ceil_div(b.row_pixels, b.tile.pixels));
-  const bool one_panel = p.k <= 2 * kernels.lanes && has_amx_beside(kernels.lanes);
+  const bool one_panel = p.k <= 2 * kernels.lanes && core_kind(kernels.lanes) == CoreKind::amx;
   const double read_line = b.runs_of_tiles ? kReadOnceOfRun : kReadOnce;
   const double read_once = one_panel ? static_cast<double>(ceil_div(p.c, std::int64_t{kernels.lanes})) * read_line : 0;
   const double of_tile = b.runs_of_tiles ? kTileOfRun : kTile + runs * kRun;
-  const double held = b.holds_weights && has_amx_beside(kernels.lanes) ? kHeldProducts : 1;
+  const double held = b.holds_weights && core_kind(kernels.lanes) == CoreKind::amx ? kHeldProducts : 1;
   const double input = b.widens_tiles
                            ? (b.strip_pixel == p.c ? tiles : pixels) * kWidenedRun + pixels * runs * kWidenedVector
                        : b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector)
