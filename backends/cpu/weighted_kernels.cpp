@@ -63,6 +63,13 @@ std::string strict_only(const WeightedOp& op) {
              : "math " + std::string(to_string(op.problem.math)) + ": its arithmetic is strict";
 }
 
+/// The refusal of a kernel whose arithmetic is strict.
+template <std::string (*refusal)(const Conv2dProblem&, const cpu::Target&)>
+std::string strict(const WeightedOp& op, const cpu::Target& target) {
+  std::string reason = refusal(op.problem, target);
+  return reason.empty() ? strict_only(op) : reason;
+}
+
 std::string refuse_direct(const WeightedOp& op, const cpu::Target& target) {
   const Conv2dProblem& p = op.problem;
   const bool one_each = cpu::is_depthwise(p) || (cpu::has_single_channel_groups(p) && p.pool.none());
@@ -74,31 +81,6 @@ std::string refuse_direct(const WeightedOp& op, const cpu::Target& target) {
   return strict_only(op);
 }
 
-std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::depthwise_staged_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::string refuse_depthwise(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::depthwise_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::depthwise_planes_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::few_channels_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::string refuse_few_outputs(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::few_outputs_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
 std::string missing_narrow_groups(const cpu::Target& target) {
   const bool one_lane = target.supported && cpu::narrow_groups_kernels(target).lanes == 1;
   return one_lane ? "target " + std::string(target.name) + ": a vector has one lane, so it holds no groups" : "";
@@ -106,13 +88,7 @@ std::string missing_narrow_groups(const cpu::Target& target) {
 
 std::string refuse_narrow_groups(const WeightedOp& op, const cpu::Target& target) {
   if (cpu::is_depthwise(op.problem)) return "one input and one output channel: the depthwise kernels take these";
-  const std::string refusal = cpu::narrow_groups_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::pointwise_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
+  return strict<cpu::narrow_groups_refusal>(op, target);
 }
 
 template <typename KernelPlan>
@@ -175,12 +151,15 @@ std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const CpuPlace& p
       Arithmetic{.dtype = "bf16", .products = products});
 }
 
+std::string vector_planes_refusal(const Conv2dProblem& p, const cpu::Target& target) {
+  return cpu::planes_refusal(p, 0, cpu::planes::vector_unit(target));
+}
+
 std::string refuse_planes(const WeightedOp& op, const cpu::Target& target) {
   if (!op.problem.pool.none() && cpu::few_channels_refusal(op.problem, target).empty()) {
     return "a max-pool after a convolution of few channels: few_channels keeps it in registers";
   }
-  const std::string refusal = cpu::planes_refusal(op.problem, 0, cpu::planes::vector_unit(target));
-  return refusal.empty() ? strict_only(op) : refusal;
+  return strict<vector_planes_refusal>(op, target);
 }
 
 double planes_seconds(const WeightedOp& op, const CpuPlace& place) {
@@ -214,8 +193,7 @@ std::string missing_narrow_groups_dot(const cpu::Target& target) {
 
 std::string refuse_narrow_groups_dot(const WeightedOp& op, const cpu::Target& target) {
   if (cpu::is_depthwise(op.problem)) return "one input and one output channel: the depthwise kernels take these";
-  const std::string refusal = cpu::narrow_groups_dot_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
+  return strict<cpu::narrow_groups_dot_refusal>(op, target);
 }
 
 std::unique_ptr<PlanImpl> make_narrow_groups_dot_plan(const WeightedOp& op, const CpuPlace& place) {
@@ -267,17 +245,19 @@ constexpr CpuKernels::Kernel f32_kernel(const char* name, std::string (*refusal)
 constexpr CpuKernels::Kernel kKernels[] = {
     bf16_kernel<cpu::amx_unit>("amx"),
     bf16_kernel<cpu::bf16_dot_unit>("bf16_dot"),
-    f32_kernel<cpu::DepthwisePlan>("depthwise", refuse_depthwise, seconds_of<cpu::depthwise_seconds>),
-    f32_kernel<cpu::DepthwisePlanesPlan>("depthwise_planes", refuse_depthwise_planes,
+    f32_kernel<cpu::DepthwisePlan>("depthwise", strict<cpu::depthwise_refusal>, seconds_of<cpu::depthwise_seconds>),
+    f32_kernel<cpu::DepthwisePlanesPlan>("depthwise_planes", strict<cpu::depthwise_planes_refusal>,
                                          seconds_of<cpu::depthwise_planes_seconds>),
-    f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
-    f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels, seconds_of<cpu::few_channels_seconds>),
-    f32_kernel<cpu::FewOutputsPlan>("few_outputs", refuse_few_outputs, seconds_of<cpu::few_outputs_seconds>),
+    f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", strict<cpu::depthwise_staged_refusal>),
+    f32_kernel<cpu::FewChannelsPlan>("few_channels", strict<cpu::few_channels_refusal>,
+                                     seconds_of<cpu::few_channels_seconds>),
+    f32_kernel<cpu::FewOutputsPlan>("few_outputs", strict<cpu::few_outputs_refusal>,
+                                    seconds_of<cpu::few_outputs_seconds>),
     {"narrow_groups_bf16_dot", missing_narrow_groups_dot, refuse_narrow_groups_dot, make_narrow_groups_dot_plan,
      seconds_of<cpu::narrow_groups_dot_seconds>},
     {"narrow_groups", missing_narrow_groups, refuse_narrow_groups, make_f32_plan<cpu::NarrowGroupsPlan>,
      seconds_of<cpu::narrow_groups_seconds>},
-    f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise, seconds_of<cpu::pointwise_seconds>),
+    f32_kernel<cpu::PointwisePlan>("pointwise", strict<cpu::pointwise_refusal>, seconds_of<cpu::pointwise_seconds>),
     bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
     {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
