@@ -55,8 +55,6 @@ class RowCounters {
   /// Whether count() found neither W nor Q of this row; the row then has the reason.
   static bool has_no_count(const Row& row);
 
-  /// The number of rows for which a source gave a quantity.
-  int rows_counted() const { return rows_counted_; }
   /// True if the mode names a kind of source and no source of that kind gave a quantity of any row.
   bool gave_nothing() const;
 

@@ -144,12 +144,6 @@ Roof bandwidth_roof(const std::vector<Ceiling>& ceilings, const std::string& lev
       ceilings, [&](const Ceiling& c) { return c.kind == "bandwidth" && c.isa_or_level == level; }, threads);
 }
 
-double ridge_point(const std::vector<Ceiling>& ceilings, const std::string& dtype, const std::string& level,
-                   int threads) {
-  const double bandwidth = bandwidth_roof(ceilings, level, threads).value;
-  return bandwidth > 0 ? compute_roof(ceilings, dtype, threads).value / bandwidth : 0;
-}
-
 Verdict judge(const std::vector<Ceiling>& ceilings, const RooflinePoint& point, const RooflineOptions& options) {
   check(point);
   Verdict verdict;

@@ -73,10 +73,6 @@ Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype
 /// The best bandwidth of `level` ("l1", "l2", "l3", "dram") over all mixes of reads and stores.
 Roof bandwidth_roof(const std::vector<Ceiling>& ceilings, const std::string& level, int threads);
 
-/// FLOP per byte where `level`'s slanted roof meets the flat one; 0 when either is missing.
-double ridge_point(const std::vector<Ceiling>& ceilings, const std::string& dtype, const std::string& level,
-                   int threads);
-
 /// Judges one point. Throws std::invalid_argument when seconds <= 0, or flop or a byte count is negative.
 Verdict judge(const std::vector<Ceiling>& ceilings, const RooflinePoint& point, const RooflineOptions& options = {});
 

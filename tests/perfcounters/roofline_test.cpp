@@ -90,13 +90,6 @@ TEST_CASE("between one thread and all, a roof scales up to the measured whole") 
   CHECK(bandwidth_roof(ceilings, "hbm", 1).value == 0);
 }
 
-TEST_CASE("the ridge point is where the roofs meet") {
-  const auto ceilings = small_machine();
-  CHECK(ridge_point(ceilings, "f32", "dram", 0) == doctest::Approx(10));
-  CHECK(ridge_point(ceilings, "f32", "l1", 0) == doctest::Approx(0.25));
-  CHECK(ridge_point(ceilings, "f32", "hbm", 0) == 0);
-}
-
 TEST_CASE("the roof with the greatest least time bounds a point") {
   const auto ceilings = small_machine();
   const Verdict heavy =
