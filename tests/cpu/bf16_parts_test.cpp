@@ -199,7 +199,10 @@ TEST_CASE("bf16 work units: each output is in exactly one, whichever operand is 
 
 TEST_CASE("bf16 work units of two threads are even where halving is not") {
   const Bf16Unit& unit = bf16_dot_unit();
-  if (!unit.missing.empty()) return;
+  if (!unit.missing.empty()) {
+    MESSAGE("skipped: ", unit.missing);
+    return;
+  }
   const Conv2dProblem p = bf16_problem(sized({.c = 672, .h = 7, .w = 7, .k = 184}, 0, 0));
   const Blocking b = blocking_of(p, 1, unit, 2);
   double all = 0;
@@ -475,7 +478,10 @@ TEST_CASE("bf16 estimate: a vector times a matrix takes the pair product, images
   pairs.costs.position = bf16_dot_unit().costs.position;
   pairs.costs.weights = bf16_dot_unit().costs.weights;
   pairs.costs.start = bf16_dot_unit().costs.start;
-  if (pairs.costs.position == 0) return;  // not compiled for this CPU
+  if (pairs.costs.position == 0) {
+    MESSAGE("skipped: the pair product was not compiled");
+    return;
+  }
   const auto seconds = [](const Conv2dProblem& p, const Bf16Unit& unit) { return bf16_seconds(p, 1, unit, 1); };
   const Conv2dProblem vector = bf16_problem(sized({.c = 24, .k = 96}, 0, 0));
   CHECK(seconds(vector, pairs) < seconds(vector, tiles));

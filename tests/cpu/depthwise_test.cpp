@@ -339,7 +339,10 @@ TEST_CASE("depthwise of any window: explains where the input is read") {
 
 TEST_CASE("depthwise: results of few products stay in the last level where several threads would wait for DRAM") {
   const Target& target = best_target();
-  if (depthwise_tiles(target).lanes != 16 || last_level_bytes() / 2 < 5 * l2_bytes()) return;
+  if (depthwise_tiles(target).lanes != 16 || last_level_bytes() / 2 < 5 * l2_bytes()) {
+    MESSAGE("skipped: it needs vectors of 16 lanes and a last level of ten times L2");
+    return;
+  }
   const auto streams = [&](std::int64_t megabytes, std::int64_t window, std::int64_t stride, int threads) {
     const std::int64_t rows = (megabytes << 20) / (2 * 128 * 64 * 4);
     const Conv2dProblem p{.c = 64, .h = rows * stride, .w = 128, .k = 64, .r = window, .s = window, .groups = 64};
