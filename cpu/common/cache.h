@@ -17,7 +17,7 @@ constexpr std::int64_t kL1WayBytes = 4096;
 /// Bytes of one core's L2, at least 256 KiB and at most 2 MiB; 1 MiB where the system does not say.
 std::int64_t l2_bytes();
 
-/// Bytes of the last level that this process's first CPU shares; 32 MiB where the system does not say.
+/// Bytes of CPU 0's last level, whatever CPUs this process may use; 32 MiB where the system does not say.
 std::int64_t l3_bytes();
 
 /// Bytes of the last level that a run may count on: at most 32 MiB, since other cores use a larger one too.
