@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/swapped_axes.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
@@ -76,16 +77,6 @@ bool swaps_axes(const Conv2dProblem& p, const Target& target, int threads) {
   const bool pairs = core_kind(lanes) == CoreKind::amx && 2 * p.n >= threads;
   const std::int64_t least = threads == 1 ? 0 : pairs ? kPairBytes : p.n >= threads ? kApartBytes : kSharedBytes;
   return (p.x_elements() + p.y_elements()) * bytes >= least;
-}
-
-Conv2dProblem with_axes_swapped(Conv2dProblem p) {
-  std::swap(p.h, p.w);
-  std::swap(p.r, p.s);
-  std::swap(p.ho, p.wo);
-  std::swap(p.stride_h, p.stride_w);
-  std::swap(p.pad_top, p.pad_left);
-  std::swap(p.dilation_h, p.dilation_w);
-  return p;
 }
 
 /// Whether row tiles compute such a window.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/swapped_axes.h"
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
@@ -110,13 +111,6 @@ class PlanesPlan final : public DepthwisePlan {
   DepthwisePlanesCut cut_;
 };
 
-/// Rows for columns.
-Conv2dProblem turned(Conv2dProblem p) {
-  std::swap(p.h, p.w), std::swap(p.ho, p.wo), std::swap(p.r, p.s);
-  std::swap(p.stride_h, p.stride_w), std::swap(p.dilation_h, p.dilation_w), std::swap(p.pad_top, p.pad_left);
-  return p;
-}
-
 DepthwiseAnyPitches pitches_of(bool nhwc, std::int64_t channels, std::int64_t h, std::int64_t w, bool turned) {
   DepthwiseAnyPitches p{.image = channels * h * w,
                         .channel = nhwc ? 1 : h * w,
@@ -173,7 +167,7 @@ int step_of(const Conv2dProblem& p, const DepthwiseAnyVariant& v) {
 
 AnyPlan::AnyPlan(const Conv2dProblem& upright, const cudaDeviceProp& device, const DepthwiseOverrides& choice)
     : DepthwisePlan(upright, false) {
-  const Conv2dProblem p = choice.turned ? turned(upright) : upright;
+  const Conv2dProblem p = choice.turned ? with_axes_swapped(upright) : upright;
   variant_ = depthwise_any_variant(p.dtype, choice.lanes, p.stride_w == 1);
   DepthwiseAny& d = any_;
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };

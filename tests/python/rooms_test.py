@@ -14,18 +14,18 @@ USES = {
     "api": {"common"},  # its sources; the public headers are tested by themselves: each compiles alone
     "backends": {"cpu", "cuda", "common"},
     "cpu": {"common"},
-    "cuda": set(),
+    "cuda": {"common"},
     "perfcounters": {"common"},
     "common": set(),
     "bench": {"perfcounters", "common"},
     "fuzz": {"bench", "backends"},
-    "examples": set(),
+    "examples": set(),  # applications: the public headers alone
 }
 PUBLIC = {  # headers of api; the rooms that are not here may use all
     "cpu": {"gable/problem.h"},
     "cuda": {"gable/problem.h"},
     "perfcounters": {"gable/region.h"},
-    "common": {"gable/error.h"},
+    "common": {"gable/error.h", "gable/problem.h"},
 }
 BENCH = {
     "cli": {"console", "program", "counting", "measure", "workloads", "diff", "report", "record"},
