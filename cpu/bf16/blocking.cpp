@@ -198,9 +198,8 @@ class Search {
     const bool whole_blocks =
         whole_groups &&
         (unit_.loads_full_halves ? g_.group_c % 2 == 0 : g_.group_c % 2 == 0 || b_.terms.last_is_single);
-    // Whether positions lie a multiple of 4 KiB apart. They then share one set of L1, which holds fewer lines than a
-    // tile reads.
-    const bool aliased = !unit_.loads_full_halves && p_.c * kBf16 % kL1WayBytes == 0;
+    // A set of L1 holds fewer lines than a tile reads.
+    const bool aliased = !unit_.loads_full_halves && shares_a_set(1, p_.c, kBf16);
     return b_.terms.parts == 1 && whole_blocks && !aliased;
   }
 

@@ -14,6 +14,12 @@ std::int64_t l1_bytes();
 /// which holds as many lines as L1 has ways.
 constexpr std::int64_t kL1WayBytes = 4096;
 
+/// Whether the pixels that neighbouring outputs of a tile read lie a multiple of kL1WayBytes apart and so share a set:
+/// a pixel has `channels` of `bytes` each.
+constexpr bool shares_a_set(std::int64_t stride_w, std::int64_t channels, std::int64_t bytes) {
+  return stride_w * channels * bytes % kL1WayBytes == 0;
+}
+
 /// Bytes of one core's L2, at least 256 KiB and at most 2 MiB; 1 MiB where the system does not say.
 std::int64_t l2_bytes();
 

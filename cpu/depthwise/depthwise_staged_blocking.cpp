@@ -111,7 +111,7 @@ DepthwiseStagedBlocking choose_blocking(const Conv2dProblem& problem, const Dept
   b.never_staged =
       p.dtype == DType::f32 && p.nhwc && whole_vectors && !row_axis(p).padded() && !column_axis(p).padded();
   b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
-  const bool aliased = b.never_staged && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
+  const bool aliased = b.never_staged && shares_a_set(p.stride_w, p.c, kFloat);
   if (aliased) b.tile_pixels = std::min(b.tile_pixels, l1_bytes() / kL1WayBytes);
   b.panel_lanes = kMaxStagedVectors * kernels.lanes;
   b.vector_lanes = kernels.lanes;

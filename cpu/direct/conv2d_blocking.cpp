@@ -259,7 +259,7 @@ bool many_taps_skip(const Conv2dProblem& p, const Conv2dKernels& kernels) {
 /// although each out tile makes its own copy.
 bool copies_aliased(const Conv2dProblem& p) {
   constexpr std::int64_t kMaxOutTiles = 4;
-  return p.s > 1 && p.stride_w * p.c * kFloat % kL1WayBytes == 0 && p.group_k() <= kMaxOutTiles * kPartitionLanes;
+  return p.s > 1 && shares_a_set(p.stride_w, p.c, kFloat) && p.group_k() <= kMaxOutTiles * kPartitionLanes;
 }
 
 /// How many neighbouring pixels of a tile have lines in different sets of L1.

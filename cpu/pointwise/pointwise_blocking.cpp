@@ -130,7 +130,7 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   b.row_pixels = is_pointwise(p) ? b.pixels : p.wo;
   b.panels_outside = !l2_keeps_weights(p) && !is_matrix_by_vector(p, kernels);
   const int most_pixels = kernels.most_pixels[kPanelVectors];
-  const bool aliased = p.stride_w * p.c * kFloat % kL1WayBytes == 0 && most_pixels > l1_bytes() / kL1WayBytes;
+  const bool aliased = shares_a_set(p.stride_w, p.c, kFloat) && most_pixels > l1_bytes() / kL1WayBytes;
   const bool short_rows = b.row_pixels < std::min<std::int64_t>(b.pixels, most_pixels);
   const bool copies = !is_matrix_by_vector(p, kernels) && (b.panels_outside || aliased || short_rows);
   b.copies_input = p.dtype != DType::f32 || copies;

@@ -171,6 +171,15 @@ TEST_CASE("bf16 description: panels in turn and input in place are claimed only 
   CHECK(has(fusion_of(bf16_problem(sized({.c = 64, .w = 16, .k = 64}, 0, 0)), emulated_unit()), "input in place"));
 }
 
+TEST_CASE("bf16 description: the pair product stages pixels that share a set of L1") {
+  const auto input_of = [](std::int64_t channels) {
+    const Conv2dProblem p = bf16_problem(sized({.c = channels, .h = 14, .w = 14, .k = 64}, 0, 0));
+    return fusion_text(p, blocking_of(p, 1, pair_unit(), 1), pair_unit()).substr(0, 18);
+  };
+  CHECK(input_of(2048) == "input staged in L2");
+  CHECK(input_of(2080) != "input staged in L2");
+}
+
 TEST_CASE("bf16 work units: each output is in exactly one, whichever operand is outermost") {
   const Conv2dProblem p = bf16_problem(same_padded({.n = 3, .c = 64, .h = 13, .w = 50, .k = 200, .r = 3, .s = 3}));
   Blocking b = blocking_of(p, 1, emulated_unit(), 16);
@@ -213,6 +222,15 @@ TEST_CASE("bf16 work units of two threads are even where halving is not") {
   for (std::int64_t index = 0; index < b.work.count; ++index) all += work_of(index);
   INFO(b.work.count << " work units");
   CHECK(parallel_time(2, b.work.count, work_of) < 0.6 * all);
+}
+
+TEST_CASE("bf16 work units of two threads: panels that write to the same cache lines stay together") {
+  const auto panels_of_a_unit = [](std::int64_t lanes) {
+    const Conv2dProblem p = bf16_problem(sized({.c = 128, .h = 49, .w = 32, .k = lanes}, 0, 0));
+    return blocking_of(p, 1, emulated_unit(), 2).work.panels;
+  };
+  CHECK(panels_of_a_unit(64) == 1);
+  CHECK(panels_of_a_unit(40) == 2);  // 80 bytes a pixel
 }
 
 TEST_CASE("bf16 work units of several threads: panels are cut before rows where weights exceed L2") {

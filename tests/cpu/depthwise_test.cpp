@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -426,6 +427,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "depthwise 3x3 of fewer channels than lanes: row tiles for more than half of them, and for few in short rows") {
+  const Target& target = best_target();
+  const DepthwiseTiles& tiles = depthwise_tiles(target);
+  if (!tiles.parts || core_kind(tiles.lanes) != CoreKind::whole_512) {
+    MESSAGE("skipped: it needs a core with whole vectors of 16 lanes, and no AMX");
+    return;
+  }
+  const auto takes_row_tiles = [&](std::int64_t channels, std::int64_t columns) {
+    const Conv2dProblem p{.c = channels, .h = 14, .w = columns, .k = channels, .r = 3, .s = 3, .groups = channels};
+    return choose_depthwise_blocking(same_padded(p), target, 1).row_tile_outputs > 0;
+  };
+  CHECK(takes_row_tiles(12, 56));
+  CHECK(takes_row_tiles(5, kMaxTileOutputs + 1));
+  CHECK(!takes_row_tiles(8, 56));  // half a vector is full
+  CHECK(!takes_row_tiles(5, 56));  // long rows stay in L1
+  CHECK(!takes_row_tiles(12, 3));  // too short
+}
+
 TEST_CASE("depthwise of small images in NCHW: fewer planes than a block of their transpose has rows") {
   std::mt19937 random(53);
   for (const std::int64_t channels : {2, 3, 17, 19}) {
@@ -528,6 +548,20 @@ TEST_CASE("depthwise: tiles cover every output once, and read what is inside the
   }
 }
 
+TEST_CASE("depthwise: one thread computes all channels of a pixel at once where no input is read again") {
+  for (const Target& target : compiled_targets()) {
+    if (!target.supported) continue;
+    const auto blocks = [&](std::int64_t taps, int threads) {
+      Conv2dProblem p{.c = 1024, .h = 112, .w = 112, .k = 1024, .r = taps, .s = taps, .groups = 1024};
+      return choose_depthwise_blocking(same_padded(p), target, threads).channel_blocks.size();
+    };
+    INFO(target.name);
+    CHECK(blocks(1, 1) == 1);
+    CHECK(blocks(1, 2) > 1);
+    CHECK(blocks(5, 1) > 1);
+  }
+}
+
 TEST_CASE("depthwise: threads get rows of their own with all channels, or rows of their own with blocks of channels") {
   const auto cut = [](const Target& target, std::int64_t channels, std::int64_t size, std::int64_t taps, int threads) {
     Conv2dProblem p{.n = 1, .c = channels, .h = size, .w = size, .k = channels, .r = taps, .s = taps};
@@ -596,6 +630,21 @@ TEST_CASE("depthwise: 10^9 outputs are cut at once, and what would make tables o
     }
   }
   CHECK(std::clock() - start < CLOCKS_PER_SEC / 2);  // it took seconds and tens of gigabytes
+}
+
+TEST_CASE("the staged depthwise tiles have as many pixels 4 KiB apart as a set of L1 holds") {
+  for (const Target& target : compiled_targets()) {
+    if (!target.supported) continue;
+    const DepthwiseStagedKernels& kernels = depthwise_staged_kernels(target);
+    const auto pixels = [&](std::int64_t channels) {
+      const Conv2dProblem p{
+          .c = channels, .h = 16, .w = 30, .k = channels, .r = 3, .s = 3, .stride_w = 2, .groups = channels};
+      return choose_blocking(sized(p, 0, 0), kernels, 1).tile_pixels;
+    };
+    INFO(target.name);
+    CHECK(pixels(520) == kernels.max_pixels);
+    CHECK(pixels(512) == std::min<std::int64_t>(kernels.max_pixels, l1_bytes() / kL1WayBytes));
+  }
 }
 
 TEST_CASE("the staged depthwise register tile: kernel rows in the padding are skipped, two rows are pooled") {

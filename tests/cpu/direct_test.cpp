@@ -424,6 +424,25 @@ TEST_CASE("conv2d: pixels a multiple of 4 KiB apart are copied for few out tiles
     const Sample sample = random_sample(p, random);
     for (const Target* target : supported_targets()) check_plan<Conv2dPlan>(p, *target, 1, sample);
   }
+  CHECK(input_of(sized(strided, 1, 1)) == "input staged");
+  CHECK(input_of(sized(wide, 0, 1)) != "input staged");
+  Conv2dProblem apart = strided;
+  apart.c = 520;
+  CHECK(input_of(sized(apart, 1, 1)) != "input staged");
+}
+
+TEST_CASE("conv2d: short rows of which many taps read padding are staged where tiles have few pixels") {
+  const Target* target = find_target("avx2");
+  if (target == nullptr || !target->supported) {
+    MESSAGE("skipped: no avx2, whose tiles have few pixels");
+    return;
+  }
+  const auto skips_padding = [&](std::int64_t columns) {
+    const Conv2dProblem p = same_padded({.c = 16, .h = 7, .w = columns, .k = 32, .r = 5, .s = 5});
+    return choose_blocking(p, conv2d_kernels(*target), 1).input.skips_padding;
+  };
+  CHECK(!skips_padding(7));
+  CHECK(skips_padding(200));
 }
 
 TEST_CASE("conv2d: explains where the input is read") {

@@ -55,6 +55,25 @@ TEST_CASE("few channels: explain() says which strip is filled and where the acti
   }
 }
 
+TEST_CASE("few channels: 3 and 5 neighbouring taps of one vector share broadcasts, from strips of planes") {
+  for (const Target& target : compiled_targets()) {
+    if (!target.supported || few_channels_kernels(target).lanes == 1) continue;
+    const FewChannelsKernels& kernels = few_channels_kernels(target);
+    const auto taps_in_a_run = [&](std::int64_t taps, std::int64_t stride, std::int64_t vectors) {
+      const Conv2dProblem p =
+          sized({.c = 3, .h = 40, .w = 40, .k = vectors * kernels.lanes, .r = 3, .s = taps, .stride_w = stride}, 0, 0);
+      const FewStrip strip = few_channels_blocking(p, kernels, 1).strip;
+      return strip.planes ? strip.run_steps : 0;
+    };
+    INFO(target.name);
+    CHECK(taps_in_a_run(3, 1, 1) == 3);
+    CHECK(taps_in_a_run(5, 1, 1) == 5);
+    CHECK(taps_in_a_run(7, 1, 1) == 0);
+    CHECK(taps_in_a_run(3, 2, 1) == 0);
+    CHECK(taps_in_a_run(3, 1, 2) == 0);
+  }
+}
+
 TEST_CASE("few channels: lanes are pixels where vectors of output channels would be emptier") {
   for (const Target* target : supported_targets()) {
     const FewChannelsKernels& kernels = few_channels_kernels(*target);

@@ -145,6 +145,37 @@ TEST_CASE("pointwise: pixels 4 KiB apart, and weights beyond half of L2") {
   }
 }
 
+TEST_CASE("pointwise: pixels 4 KiB apart are copied where a tile has more of them than L1 has ways") {
+  const PointwiseKernels& kernels = pointwise_kernels(best_target());
+  const Conv2dProblem apart = sized({.c = 1040, .h = 28, .w = 28, .k = 64}, 0, 0);
+  const Conv2dProblem aliased = sized({.c = 1024, .h = 28, .w = 28, .k = 64}, 0, 0);
+  CHECK(!pointwise_blocking(apart, kernels, 1).copies_input);
+  const bool more = kernels.most_pixels[kPanelVectors] > l1_bytes() / kL1WayBytes;
+  CHECK(pointwise_blocking(aliased, kernels, 1).copies_input == more);
+}
+
+TEST_CASE("pointwise: a vector times a matrix reads each weight once, whatever L2 keeps") {
+  const PointwiseKernels& kernels = pointwise_kernels(best_target());
+  const Conv2dProblem vector = sized({.c = 2048, .k = 2048}, 0, 0);
+  const PointwiseBlocking b = pointwise_blocking(vector, kernels, 1);
+  CHECK(!b.panels_outside);
+  CHECK(!b.copies_input);
+  CHECK(b.tile.vectors == kMaxPointwiseVectors);
+  const Conv2dProblem pixels = sized({.c = 2048, .h = 14, .w = 14, .k = 2048}, 0, 0);
+  CHECK(pointwise_blocking(pixels, kernels, 1).panels_outside);
+}
+
+TEST_CASE("pointwise in 16 bits: pixels that come from memory are prefetched before they are widened") {
+  const auto prefetches = [](std::int64_t pixels) {
+    Conv2dProblem p = sized({.c = 256, .h = 1, .w = pixels, .k = 64}, 0, 0);
+    p.dtype = DType::bf16;
+    return pointwise_blocking(p, pointwise_kernels(best_target()), 1).prefetches_widened;
+  };
+  const std::int64_t kept = last_level_bytes() / 3 / (256 * 2);
+  CHECK(!prefetches(kept));
+  CHECK(prefetches(kept + 1));
+}
+
 TEST_CASE("pointwise: NaN reaches the outputs of its pixel through relu, and no others") {
   Conv2dProblem p = sized({.c = 20, .h = 1, .w = 30, .k = 40, .activation = Activation::relu}, 0, 0);
   const std::size_t poisoned = 17;
