@@ -100,7 +100,8 @@ std::vector<MeasuredPart> with_most_time(std::vector<MeasuredPart> parts, int mo
 }
 
 ProgramPart entry_of(const MeasuredPart& part) {
-  ProgramPart entry{.kind = part.kind, .name = part.name, .device = device_of(part), .called = part.called};
+  ProgramPart entry{
+      .kind = part.kind, .name = part.name, .device = device_of(part), .called = part.called, .flags = part.flags};
   if (part.times.median > 0) entry.time = {part.times.median, part.times.q1, part.times.q3};
   if (!part.counted.flop.empty()) entry.work = {part.counted.source, sum(part.counted.flop)};
   if (!part.counted.is_point()) {
@@ -111,7 +112,6 @@ ProgramPart entry_of(const MeasuredPart& part) {
 
 void flag_rows(const std::vector<MeasuredPart>& parts, std::vector<Row>& rows) {
   for (const MeasuredPart& part : parts) {
-    if (part.kind != "kernel") continue;
     if (Row* row = row_of_part(rows, entry_of(part)))
       row->verdict.flags.insert(row->verdict.flags.end(), part.flags.begin(), part.flags.end());
   }

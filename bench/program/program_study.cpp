@@ -21,10 +21,12 @@
 #include "bench/program/findings.h"
 #include "bench/program/gpu_counts.h"
 #include "bench/program/kernel_findings.h"
+#include "bench/program/listening.h"
 #include "bench/program/parts.h"
 #include "perfcounters/interrupt.h"
 #include "perfcounters/machine/files.h"
 #include "perfcounters/program/changed_run.h"
+#include "perfcounters/program/region_cost.h"
 #include "perfcounters/program/session.h"
 #include "perfcounters/program/standard_input.h"
 #include "perfcounters/roofline/roofline.h"
@@ -213,16 +215,27 @@ class ProgramMeasurer {
 
   std::vector<MeasuredPart> counted_parts() {
     std::vector<MeasuredPart> parts{program_part(name_, end_, cpu_seconds_)};
-    for (const perf::RegionRecord& region : merged(timed_.regions)) parts.push_back(region_part(region, end_.seconds));
+    const std::vector<perf::RegionRecord> regions = merged(timed_.regions);
+    for (const perf::RegionRecord& region : regions) parts.push_back(region_part(region, end_.seconds));
+    judge_listening(parts, regions);
     for (MeasuredPart& part : parts) set_counts(part, cpu_counts());
     for (MeasuredPart& kernel : gpu_parts()) parts.push_back(std::move(kernel));
     make_names_unique(parts);
-    const auto beyond = static_cast<int>(merged(timed_.regions).size()) - options_.top;
+    const auto beyond = static_cast<int>(regions.size()) - options_.top;
     if (beyond > 0) {
       add_notes({fmt::format("{} more region{} with less time: --top {} shows {} too", beyond, beyond == 1 ? "" : "s",
                              options_.top + beyond, beyond == 1 ? "it" : "them")});
     }
     return with_most_time(std::move(parts), options_.top);
+  }
+
+  /// After the program's run, so that a program without regions does not wait for it.
+  void judge_listening(std::vector<MeasuredPart>& parts, const std::vector<perf::RegionRecord>& regions) {
+    if (regions.empty()) return;
+    const std::optional<perf::RegionCost> cost = perf::measure_region_cost(sub_folder("regions"));
+    if (!cost) return;
+    const std::string note = flag_listening(parts, regions, *cost, cpu_seconds_.value_or(0));
+    if (!note.empty()) add_notes({note});
   }
 
   /// What a further run gives; nothing if the system fails, and why. What the first run gave must outlive that.

@@ -42,6 +42,7 @@ struct ProgramPart {
   std::optional<CallTime> time{};          ///< none: of several kernels, or of an older record
   std::optional<CallWork> work{};          ///< may be known where Q is not
   std::string reason{};                    ///< why it is no point of the roofline; empty: it is one of the measurements
+  std::vector<std::string> flags{};        ///< what may be wrong with T
   std::vector<Regime> findings{};          ///< of a kernel (bench/program/kernel_findings.h)
   std::map<std::string, double> counts{};  ///< of a kernel with findings: what they rest on, per launch
 };

@@ -15,6 +15,7 @@ json to_json(const ProgramPart& part) {
   if (part.time) entry["T"] = {{"seconds", part.time->seconds}, {"q1", part.time->q1}, {"q3", part.time->q3}};
   if (part.work) entry["W"] = {{"source", part.work->source}, {"flop", part.work->flop}};
   if (!part.reason.empty()) entry["reason"] = part.reason;
+  if (!part.flags.empty()) entry["flags"] = part.flags;
   for (const Regime& finding : part.findings) entry["findings"].push_back(to_json(finding));
   if (!part.counts.empty()) entry["counts"] = part.counts;
   return entry;
@@ -55,6 +56,11 @@ ProgramPart part_from_json(const json& entry) {
                    .work = work_from_json(entry),
                    .reason = text_or_empty(entry, "reason"),
                    .findings = findings_from_json(entry)};
+  if (const auto flags = entry.find("flags"); flags != entry.end() && flags->is_array()) {
+    for (const json& flag : *flags) {
+      if (flag.is_string()) part.flags.push_back(flag);
+    }
+  }
   if (const auto counts = entry.find("counts"); counts != entry.end() && counts->is_object()) {
     for (const auto& [name, value] : counts->items()) {
       if (value.is_number()) part.counts[name] = value;

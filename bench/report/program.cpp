@@ -124,6 +124,10 @@ std::string program_table(const Study& study) {
   for (const Cells& cells : lines) text += line_of(cells, widths);
   text += findings(*study.program) + reasons(*study.program);
   for (const std::string& note : study.program->notes) text += "note: " + printable(note) + "\n";
+  for (const ProgramPart& part : study.program->parts) {
+    if (row_of_part(study.rows, part) != nullptr) continue;  // its row has them
+    for (const std::string& flag : part.flags) text += fmt::format("! {}: {}\n", printable(part.name), printable(flag));
+  }
   for (const Row& row : study.rows) {
     for (const std::string& flag : row.verdict.flags) {
       text += fmt::format("! {}: {}\n", printable(row.identity.name), printable(flag));

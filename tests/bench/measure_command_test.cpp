@@ -18,6 +18,7 @@
 #include "bench/program/findings.h"
 #include "bench/program/gpu_counts.h"
 #include "bench/program/kernel_findings.h"
+#include "bench/program/listening.h"
 #include "bench/record/program_json.h"
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
@@ -121,6 +122,51 @@ TEST_CASE("rows of kernels say that T is of launches in CUDA graphs, or a mean")
   flag_rows({some, other}, rows);
   CHECK(rows[0].verdict.flags.empty());
   CHECK(rows[1].verdict.flags == std::vector<std::string>{"more than its roof", "T is a mean"});
+}
+
+MeasuredPart part_of(const char* kind, const char* name, double seconds) {
+  MeasuredPart part{.kind = kind, .name = name};
+  part.called = {.seconds = seconds, .origin = part.kind == "region" ? "gable" : ""};
+  return part;
+}
+
+perf::RegionRecord region(const char* path, std::int64_t calls, double seconds) {
+  perf::RegionRecord record{.path = path, .origin = "gable"};
+  record.times.calls = calls;
+  record.times.seconds = seconds;
+  return record;
+}
+
+TEST_CASE("where listening to regions takes more than 2 % of T, that is noted and flagged") {
+  const perf::RegionCost cost{.pair = 80e-9, .inside = 20e-9};
+  const std::vector<perf::RegionRecord> regions{region("outer", 10, 2.5), region("outer/short", 30000000, 0.7),
+                                                region("outer/long", 1000, 0.1), region("outer2", 10, 0.1)};
+  std::vector<MeasuredPart> parts{part_of("program", "app", 2.6), part_of("region", "outer", 2.5),
+                                  part_of("region", "outer/short", 0.7), part_of("region", "outer/long", 0.1),
+                                  part_of("region", "outer2", 0.1)};
+  const std::string note = flag_listening(parts, regions, cost, 2.6);
+  CHECK(contains(note, "30001020 calls of regions at 80.0 ns each"));
+  CHECK(contains(note, "took about 2.40 s"));
+  REQUIRE(parts[0].flags.size() == 1);
+  CHECK(contains(parts[0].flags[0], "about 92 % of it"));
+  CHECK(contains(parts[1].flags.at(0), "about 96 % of it"));  // all of the calls inside it
+  CHECK(contains(parts[2].flags.at(0), "about 86 % of it"));  // 20 ns of each of its own
+  CHECK(parts[3].flags.empty());
+  CHECK(parts[4].flags.empty());
+  for (MeasuredPart& part : parts) part.flags.clear();
+  CHECK_FALSE(flag_listening(parts, regions, cost, 50).empty());
+  CHECK(flag_listening(parts, regions, cost, 200).empty());  // 100 threads did that at once
+  parts[0].flags.clear();
+  CHECK(flag_listening(parts, {region("outer", 650000, 2.5)}, cost, 2.6).empty());
+  CHECK_FALSE(flag_listening(parts, {region("outer", 660000, 2.5)}, cost, 2.6).empty());
+
+  Study study;  // the flags of a part that is no point are in the record and below the table
+  study.program = ProgramEntry{.command = "app", .exit_code = 0, .seconds = 2.6};
+  study.program->parts = {entry_of(parts[0])};
+  const ProgramEntry read = program_from_json(to_json(*study.program));
+  REQUIRE(read.parts.size() == 1);
+  CHECK(read.parts[0].flags == parts[0].flags);
+  CHECK(contains(report::program_table(study), "! app: T is too long"));
 }
 
 TEST_CASE("the parts with the most time stay, the other kernels are summed up") {
@@ -535,6 +581,17 @@ TEST_CASE("measure: a program's processes are those with regions, and those that
   gable_command(folder,
                 "measure --counters analytic --json '" + file + "' -- sh -c '" GABLE_TRIAD "; " GABLE_TRIAD "; true'");
   CHECK(json::parse(read_text(file))["program"]["processes"] == 3);
+}
+
+TEST_CASE("measure: a program of a million empty regions is told what they cost, one of a few is not") {
+  const Folder folder;
+  const Result many = gable_command(folder, "measure --counters analytic -- '" GABLE_REGIONS_APP "' million");
+  CHECK(contains(many.err, "note: 1000000 calls of regions at "));
+  CHECK(contains(many.err, "! regions_app: T is too long"));
+  CHECK(contains(many.err, "! tiny: T is too long"));
+  const Result few = gable_command(folder, "measure --counters analytic -- '" GABLE_REGIONS_APP "' nested");
+  CHECK_FALSE(contains(few.err, "note: "));
+  CHECK_FALSE(contains(few.err, "! outer: "));
 }
 
 TEST_CASE("measure: beyond --top, regions are said; Ctrl-C in the simulated run keeps the first one's times") {

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 
 #include "perfcounters/listen/names.h"
 #include "perfcounters/listen/region_file.h"
+#include "perfcounters/program/region_cost.h"
 #include "perfcounters/sources/child_process.h"
 #include "tests/perfcounters/session_folder.h"
 
@@ -108,6 +110,17 @@ TEST_CASE("a region that runs a million times is one record, with quartiles of a
   CHECK(times.median < 10e-6);
   CHECK(times.slowest >= times.q3);
   CHECK(ran.regions.at("tiny").busy_threads == 0);  // too short to be known
+}
+
+TEST_CASE("what a region costs is measured in a session of its own, and this process's regions are left alone") {
+  const SessionFolder folder;
+  const std::optional<RegionCost> cost = measure_region_cost(folder.path());
+  REQUIRE(cost.has_value());
+  CHECK(cost->inside > 0);
+  CHECK(cost->pair > 0);
+  CHECK(read(folder).calls("round/empty") == 5 * 20000);
+  CHECK(std::getenv("GABLE_SESSION_FOLDER") == nullptr);
+  CHECK_FALSE(measure_region_cost("/nowhere").has_value());
 }
 
 TEST_CASE("threads: each has its own nesting, and regions of two at once are overlapped") {
