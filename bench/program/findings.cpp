@@ -13,9 +13,10 @@ namespace gable::bench {
 namespace {
 
 // Shares of the time from which a cause is named.
-constexpr double kIdle = 0.5;           // of the wall time that no CPU was used
-constexpr double kSystem = 0.25;        // of the CPU time in the kernel
-constexpr double kFasterWithout = 0.7;  // CPU time with the cause removed, against the time with it
+constexpr double kIdle = 0.5;             // of the wall time that no CPU was used
+constexpr double kMinIdleSeconds = 0.01;  // a shorter wait is the program's start: the loader reads its libraries
+constexpr double kSystem = 0.25;          // of the CPU time in the kernel
+constexpr double kFasterWithout = 0.7;    // CPU time with the cause removed, against the time with it
 constexpr double kFasterOnOneCpu =
     0.5;  // the same of all threads on one CPU: two threads of a core slow each other, down to 0.55
 constexpr double kBranches = 0.25;  // of the CPU time for mispredictions
@@ -49,6 +50,13 @@ constexpr double kAgain = 2;  // page faults for each page that the program ever
 constexpr double kMaxMissSeconds = 160e-9;
 constexpr double kCudaStartSeconds = 1;    // in the kernel, until CUDA has made a context: 0.4 measured on an H200
 constexpr double kLongWaitSeconds = 1e-3;  // shorter ones are other threads that do little
+
+/// Seconds in which a CPU was free and the program did not use it; 0 if other programs may have used all CPUs. What the
+/// queue does not say (of threads, and of processes that it waited for) is guessed from who took the CPU away.
+double idle_seconds(const RunEvidence& run) {
+  const double idle = run.seconds - run.cpu_seconds - run.queued_seconds;
+  return idle > kIdle * run.seconds && idle >= kMinIdleSeconds && run.waits >= run.preemptions ? idle : 0;
+}
 
 class Findings {
  public:
@@ -85,22 +93,18 @@ class Findings {
   /// CPU time in the program's own code; only this is simulated.
   double own() const { return std::max(cpu() - e_.run.system_seconds, 1e-9); }
   double busy_seconds() const { return own() / e_.threads; }
-  bool many_waits() const { return idle_seconds() > 0 && waits_are_short(); }
+  bool many_waits() const { return idle_seconds(e_.run) > 0 && waits_are_short(); }
   bool kernel_comes_first() const { return many_waits() || e_.run.system_seconds > kOfTime * cpu(); }
 
-  /// Seconds in which a CPU was free and the program did not use it; 0 if other programs may have used all CPUs.
-  double idle_seconds() const {
-    const double idle = e_.run.seconds - cpu();
-    return idle > kIdle * e_.run.seconds && e_.run.waits >= e_.run.preemptions ? idle : 0;
-  }
-  bool waits_are_short() const { return idle_seconds() < kLongWaitSeconds * e_.run.waits; }
+  bool waits_are_short() const { return idle_seconds(e_.run) < kLongWaitSeconds * e_.run.waits; }
 
   void waiting() {
-    if (idle_seconds() <= 0 || waits_are_short()) return;
+    if (idle_seconds(e_.run) <= 0 || waits_are_short()) return;
     if (e_.run.gpu_seconds > kIdle * e_.run.seconds) return;  // it waits for its kernels
     add("waiting",
-        fmt::format("the CPUs worked {} of {}; the program waited {:.0f} times", seconds_text(cpu()),
-                    seconds_text(e_.run.seconds), e_.run.waits),
+        fmt::format("the CPUs worked {} of {}; the program waited {}", seconds_text(cpu()),
+                    seconds_text(e_.run.seconds),
+                    e_.run.waits == 1 ? "once" : fmt::format("{:.0f} times", e_.run.waits)),
         {"overlap input, output and communication with the computation", "look for locks and sleeps"});
   }
 
@@ -266,8 +270,7 @@ bool wants_accesses(const std::vector<Regime>& findings) {
 
 bool wants_experiments(const ProgramEvidence& evidence) {
   const RunEvidence& run = evidence.run;
-  const bool idle = run.cpu_seconds < kIdle * run.seconds && run.waits >= run.preemptions;
-  return !idle && run.system_seconds < kOfTime * run.cpu_seconds;
+  return idle_seconds(run) <= 0 && run.system_seconds < kOfTime * run.cpu_seconds;
 }
 
 }  // namespace gable::bench

@@ -20,6 +20,7 @@ namespace gable::bench {
 /// What the run under the clock showed.
 struct RunEvidence {
   double seconds = 0, cpu_seconds = 0, system_seconds = 0;
+  double queued_seconds = 0;  ///< it was ready to run, and other programs had the CPU; 0: not known
   double page_faults = 0;
   double resident_bytes = 0;  ///< most memory at a time: each of its pages was touched for a first time
   double waits = 0;

@@ -344,6 +344,7 @@ class ProgramMeasurer {
     ProgramEvidence evidence{.run = {.seconds = end_.seconds,
                                      .cpu_seconds = cpu_seconds_.value_or(end_.cpu_seconds),
                                      .system_seconds = end_.system_seconds,
+                                     .queued_seconds = end_.queued_seconds,
                                      .page_faults = static_cast<double>(end_.page_faults),
                                      .resident_bytes = end_.resident_bytes,
                                      .waits = static_cast<double>(end_.waits),

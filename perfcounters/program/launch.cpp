@@ -210,6 +210,14 @@ double seconds_of(const struct timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
+/// Time that the process's first thread waited for a CPU: the second number of its schedstat. Of other threads and
+/// processes nothing is left when they have ended.
+double queued_seconds_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/schedstat", process));
+  double ran = 0, queued = 0;  // nanoseconds
+  return file >> ran >> queued ? 1e-9 * queued : 0;
+}
+
 /// Waits for the end of the program. It stays a zombie until nobody can send it a signal any more, since its number
 /// could be another process's then.
 void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
@@ -217,6 +225,7 @@ void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
   while (waitid(P_PID, static_cast<id_t>(program), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }
   end.seconds = seconds_since(start);
+  end.queued_seconds = queued_seconds_of(program);
   running = 0;
   int status = 0;
   struct rusage usage {};

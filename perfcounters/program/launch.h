@@ -29,6 +29,7 @@ struct LaunchEnd {
   double seconds = 0;         ///< from its start to its end
   double cpu_seconds = 0;     ///< of all its threads, and of the processes that it waited for; in the kernel too
   double system_seconds = 0;  ///< of them, in the kernel
+  double queued_seconds = 0;  ///< its first thread was ready to run, and other programs had the CPU; 0: not known
   long page_faults = 0;       ///< of the same processes, without reading from a disk
   double resident_bytes = 0;  ///< most memory that one of them had at a time
   long waits = 0;             ///< how often they gave up their CPU to wait

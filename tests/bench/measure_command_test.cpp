@@ -157,7 +157,7 @@ TEST_CASE("where listening to regions takes more than 2 % of T, that is noted an
   CHECK_FALSE(flag_listening(parts, regions, cost, 50).empty());
   CHECK(flag_listening(parts, regions, cost, 200).empty());  // 100 threads did that at once
   parts[0].flags.clear();
-  CHECK(flag_listening(parts, {region("outer", 650000, 2.5)}, cost, 2.6).empty());
+  CHECK(flag_listening(parts, {region("outer", 640000, 2.5)}, cost, 2.6).empty());
   CHECK_FALSE(flag_listening(parts, {region("outer", 660000, 2.5)}, cost, 2.6).empty());
 
   Study study;  // the flags of a part that is no point are in the record and below the table
@@ -206,6 +206,11 @@ TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto& e) {
           e.run.cpu_seconds = 0.5, e.run.waits = 8, e.run.preemptions = 90, e.work->instructions = 1e9;
         }) == "latency");
+  // A shell that starts, then a loop that computes while a compiler has its CPU for most of the time.
+  CHECK(finding([](auto& e) {
+          e.run.cpu_seconds = 0.4, e.run.queued_seconds = 0.5, e.run.waits = 100, e.work->instructions = 1e9;
+        }) == "latency");
+  CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.queued_seconds = 0.1, e.run.waits = 80; }) == "waiting");
   CHECK(finding([](auto& e) { e.work->instructions = 6e9; }) == "instructions");
   // Too short to tell: the system samples at its ticks, of 4 ms and more, what a process does.
   CHECK(finding([](auto& e) { e.run.cpu_seconds = e.run.seconds = 0.003; }).empty());
@@ -238,6 +243,12 @@ TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto& e) {
           e.work->instructions = 6e9, e.accesses = perf::SampledAccesses{20, 1000, 500, 5};
         }) == "instructions");
+  // The start of a program like `true`, or one wait of a longer one.
+  CHECK(findings_of({.run = {.seconds = 0.004, .cpu_seconds = 0.001, .waits = 1}}).empty());
+  const std::vector<Regime> asleep = findings_of({.run = {.seconds = 0.4, .cpu_seconds = 0.001, .waits = 1}});
+  REQUIRE(asleep.size() == 1);
+  CHECK(contains(asleep[0].evidence, "the program waited once"));
+  CHECK(wants_experiments({.run = {.seconds = 1, .cpu_seconds = 0.3, .queued_seconds = 0.6, .waits = 9}}));
   CHECK(wants_accesses(findings_of(busy())));
   CHECK_FALSE(wants_accesses({}));
   CHECK_FALSE(wants_accesses({{"compute", "", {}}, {"latency", "", {}}}));

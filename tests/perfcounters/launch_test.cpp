@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <pty.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -64,6 +65,21 @@ TEST_CASE("the CPU time is the program's and that of the processes that it waite
   CHECK(busy.cpu_seconds > 1e-3);
   CHECK(busy.cpu_seconds < 2 * busy.seconds);
   CHECK_FALSE(busy.is_static);
+}
+
+TEST_CASE("the time that a program waits for a CPU which others have is known") {
+  std::ifstream own("/proc/self/schedstat");
+  double ran = 0;
+  if (!(own >> ran) || ran == 0) {
+    MESSAGE("skipped: this kernel has no /proc/PID/schedstat");
+    return;
+  }
+  // Two loops on one CPU: the program's own waits while the other one, its child, computes.
+  const std::string loop = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+  const LaunchEnd beside = launch(
+      {.argv = {"sh", "-c", "(" + loop + ") & " + loop + "; wait"}, .own_streams = false, .one_cpu = sched_getcpu()});
+  CHECK(beside.queued_seconds > 0.01 * beside.seconds);
+  CHECK(beside.queued_seconds < beside.seconds);
 }
 
 TEST_CASE("exit codes and signals are kept, and the time is the process's") {
