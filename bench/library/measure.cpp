@@ -16,6 +16,7 @@
 #include "bench/measure/in_turn.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/timed_row.h"
+#include "perfcounters/machine/gpus.h"
 
 namespace gable {
 namespace {
@@ -43,6 +44,19 @@ void check_options(const Callable& one) {
   if (o.max_runs < 1) refuse(one, fmt::format(".max_runs = {}; must be 1 or more", o.max_runs));
   if (o.gpu && o.cache == CacheState::cold && !o.flush)
     refuse(one, "a cold run on a GPU needs .flush, which empties its L2");
+}
+
+/// What the options name must be there: a row is drawn under the roofs of that GPU, or of so many threads.
+void check_machine(const Callable& one) {
+  const MeasureOptions& o = one.options;
+  const int most = bench::this_machine().threads.online;
+  if (!o.gpu && o.threads > most) refuse(one, fmt::format(".threads = {}; this machine has {}", o.threads, most));
+  if (!o.gpu) return;
+  const perf::GpuCount gpus = perf::count_gpus();
+  if (*o.gpu < gpus.count) return;
+  throw Error(ErrorCode::unavailable,
+              fmt::format("measure '{}': .gpu = {}: {}", one.name, *o.gpu,
+                          gpus.count == 0 ? gpus.reason : fmt::format("this process sees {} GPUs", gpus.count)));
 }
 
 void check_share_a_round(const Callable& first, const Callable& other) {
@@ -169,6 +183,7 @@ std::vector<Measurement> measure_in_turn(const std::vector<Callable>& callables)
   if (callables.empty()) throw Error(ErrorCode::invalid_argument, "measure_in_turn: there is no callable");
   for (const Callable& one : callables) {
     check_options(one);
+    check_machine(one);
     check_share_a_round(callables.front(), one);
     if (one.options.counters == CounterUse::counter)
       bench::own_counters(CounterUse::counter, one.options.gpu.has_value()).require(one.name);

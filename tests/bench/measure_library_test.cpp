@@ -137,6 +137,16 @@ TEST_CASE("options that make no sense are refused by name") {
     CHECK(contains(refused({.seconds = 0.01, .time = [seconds](int) { return seconds; }}), ".time returned "));
 }
 
+TEST_CASE("a GPU that is not there, and more threads than the machine has, are refused") {
+  MeasureOptions options = declared(1, 1);
+  options.gpu = 1000;
+  CHECK(contains(message_of([&] { short_measurement(options); }, ErrorCode::unavailable),
+                 "measure 'spin': .gpu = 1000: "));
+  options = declared(1, 1);
+  options.threads = 1000000;
+  CHECK(contains(message_of([&] { short_measurement(options); }), ".threads = 1000000; this machine has "));
+}
+
 TEST_CASE("a record takes no measurement that nobody can have measured, and one that was moved from says so") {
   Record record;
   const auto refused = [&](const std::function<void(Measurement&)>& change) {
@@ -188,12 +198,14 @@ TEST_CASE("the record is a study that reports read") {
   MeasureOptions options = declared(2000, 640);
   options.dtype = "f32";
   options.problem = "n = 1000";
-  options.threads = 2;
+  Measurement mine_on_two = measure("mine", spin, options);
+  mine_on_two.options.threads = 2;
   Record record;
-  record.add(measure("mine", spin, options));
-  options.gpu = 1;
+  record.add(mine_on_two);
   options.time = [](int calls) { return calls * 1e-3; };
-  record.add(measure("kernel", spin, options));
+  Measurement on_gpu = measure("kernel", spin, options);  // of a machine with two GPUs
+  on_gpu.options.gpu = 1;
+  record.add(on_gpu);
   const auto studies = bench::report::merge({json::parse(record.json())});
   REQUIRE(studies.measurements.size() == 2);
   const bench::Row& mine = studies.measurements[0];

@@ -103,8 +103,9 @@ struct Callable {
 };
 
 /// Measures T, then W and Q in further runs. Throws Error(invalid_argument) for an empty name or callable and for
-/// options that make no sense, and Error(unsupported) if CounterUse::counter finds no counters. Exceptions of the
-/// callable pass through.
+/// options that make no sense or ask for more threads than the machine has, Error(unavailable) if there is no GPU of
+/// that index, and Error(unsupported) if CounterUse::counter finds no counters. Exceptions of the callable pass
+/// through.
 GABLE_API Measurement measure(const std::string& name, const std::function<void()>& call,
                               const MeasureOptions& options = {});
 
