@@ -81,7 +81,7 @@ void print_refusals(const std::vector<Refusal>& refused, Console& console) {
   for (const Refusal& r : refused) {
     const std::string dtype = r.dtype.empty() ? "" : " " + r.dtype;
     const std::string where = r.device.empty() ? "" : " on " + r.device;
-    console.print(printable(fmt::format("refused: {}{}{}: {}", r.name, dtype, where, r.reason)));
+    console.print(printable(fmt::format("refused: {}{}{}: {}", r.label(), dtype, where, r.reason)));
   }
 }
 

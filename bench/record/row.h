@@ -173,6 +173,8 @@ struct Refusal {
   std::string device{};
   std::string reason{};
 
+  /// For people. A line of a list that is no problem has no name of its own: "toy, line 4".
+  std::string label() const { return dtype.empty() && !suite.empty() ? suite + ", " + name : name; }
   bool operator==(const Refusal&) const = default;
 };
 

@@ -106,9 +106,9 @@ std::string refusals(const std::vector<Refused>& refused) {
     const std::string why = printable(fmt::format("{}{}: {}", dtype, where, r.reason));
     const auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& one) { return one.first == why; });
     if (line == lines.end()) {
-      lines.emplace_back(why, printable(r.name));
+      lines.emplace_back(why, printable(r.label()));
     } else {
-      line->second += ", " + printable(r.name);
+      line->second += ", " + printable(r.label());
     }
   }
   std::string text = fmt::format("{} refused:\n", refused.size());

@@ -98,6 +98,18 @@ Selection from_file(const SelectionOptions& options) {
   return selection;
 }
 
+/// A list that can't be read does not keep the others from running.
+void add_unreadable(const NetworkList& list, const Error& error, Selection& selection) {
+  ++selection.malformed;
+  selection.refused.push_back({.suite = list.suite,
+                               .name = list.file.filename().string(),
+                               .problem = "",
+                               .dtype = "",
+                               .math = "",
+                               .device = "",
+                               .reason = error.what()});
+}
+
 /// Bias and relu, every dtype, NHWC: as the fixed suites of networks.
 Selection from_networks(SelectionOptions options, const std::vector<NetworkList>& lists) {
   options.bias = true;
@@ -105,7 +117,13 @@ Selection from_networks(SelectionOptions options, const std::vector<NetworkList>
   if (options.layout.empty()) options.layout = to_string(Layout::nhwc);
   if (options.dtypes.empty()) options.dtypes = {"f32", "bf16", "f16"};
   Selection selection;
-  for (const NetworkList& list : lists) add_list(options, list.suite, read_list(list.file.string()), selection);
+  for (const NetworkList& list : lists) {
+    try {
+      add_list(options, list.suite, read_list(list.file.string()), selection);
+    } catch (const Error& error) {
+      add_unreadable(list, error, selection);
+    }
+  }
   return selection;
 }
 

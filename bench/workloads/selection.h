@@ -36,8 +36,8 @@ struct Selection {
   std::vector<Case> cases;
   std::vector<BandwidthCase> bandwidths;  ///< of a suite, in f32
   std::vector<GraphCase> graphs;          ///< of a suite, in f32
-  std::vector<Refusal> refused;           ///< entries of a list that gable can't express
-  int malformed = 0;                      ///< number of refused entries that can't be parsed
+  std::vector<Refusal> refused;           ///< entries of a list that gable can't express, and lists that can't be read
+  int malformed = 0;                      ///< number of refused entries that can't be parsed, and of such lists
   std::vector<std::string> repeated;      ///< cases of a suite that --max-batch made equal to others; dropped
 };
 

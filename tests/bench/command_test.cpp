@@ -61,8 +61,23 @@ TEST_CASE("a list's bad line is named, the others run, and the exit code is 2") 
   const Result listed = run_command("list --suite bad --dtype f32", networks);
   CHECK(listed.code == 2);
   CHECK(contains(listed.out, "bad:1"));
-  CHECK(contains(listed.out, "line 2"));
+  CHECK(contains(listed.out, "refused: bad, line 2: "));
   CHECK(contains(listed.out, "unknown entry 'ocfourkh'"));
+}
+
+TEST_CASE("a list of a suite that can't be read is named, the others run, and the exit code is 2") {
+  const Folder folder;
+  std::ofstream(folder.file("good.txt")) << "mb1ic3ih8oc4kh3n\"good:1\"\n";
+  fs::create_directory(folder.file("folder.txt"));
+  fs::create_symlink("nothing", folder.file("dangling.txt"));
+  const std::string networks = "GABLE_NETWORKS='" + fs::path(folder.file("x")).parent_path().string() + "'";
+  const Result listed = run_command("list --suite networks --dtype f32 --name good,vgg16", networks);
+  CHECK(listed.code == 2);
+  CHECK(contains(listed.out, "good:1"));
+  CHECK(contains(listed.out, "vgg16:"));
+  CHECK(contains(listed.out, "refused: folder, folder.txt: problem list '" + folder.file("folder.txt") + "'"));
+  CHECK(contains(listed.out, "refused: dangling, dangling.txt: problem list '" + folder.file("dangling.txt") + "'"));
+  CHECK(run_command("list --suite folder", networks).code == 2);
 }
 
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {

@@ -410,6 +410,8 @@ TEST_CASE("table: cases that a device refused for one reason share a line, other
   studies.refused.back().name = "line 7";
   studies.refused.back().reason = "no problem";
   CHECK(contains(table(studies), "\n  line 7: no problem\n"));
+  studies.refused.back().suite = "toy";
+  CHECK(contains(table(studies), "\n  toy, line 7: no problem\n"));
   CHECK(contains(table(studies), "\n  fused256 f16 on cpu: "));
 }
 
