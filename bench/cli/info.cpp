@@ -98,6 +98,7 @@ void print_source(const perf::SourceStatus& source, Console& console) {
 }  // namespace
 
 void info(Console& console) {
+  console.check_target();
   const perf::Machine machine = perf::describe_machine();
   json document{{"version", GABLE_VERSION_STRING},
                 {"machine", machine_json(machine, "gable info")},

@@ -72,6 +72,25 @@ fs::path target_of(const std::string& path) {
   return target;
 }
 
+/// What is no file by its type; empty: a file, or nothing is there yet. By the name before its links are followed,
+/// since those in /proc/self/fd lead to what has no path: "pipe:[12345]".
+std::string kind_that_is_no_file(const std::string& path) {
+  std::error_code error;
+  switch (fs::status(path, error).type()) {
+    case fs::file_type::directory:
+      return "a folder";
+    case fs::file_type::fifo:
+      return "a pipe";
+    case fs::file_type::socket:
+      return "a socket";
+    case fs::file_type::character:
+    case fs::file_type::block:
+      return "a device, or a terminal";
+    default:
+      return "";
+  }
+}
+
 bool is_temporary(const std::string& name) { return name.starts_with(kPrefix) && name.ends_with(kSuffix); }
 
 /// Removes the temporary files of processes that were killed: nobody has a lock on them.
@@ -222,10 +241,11 @@ ErrorCode code_of(const std::error_code& error) {
 
 void check_writable(const std::string& path) {
   if (path.empty()) fail(path, "the name is empty");
+  if (const std::string kind = kind_that_is_no_file(path); !kind.empty())
+    fail(path, fmt::format("is {}; name a file. (--json - writes to standard output)", kind));
   const fs::path target = target_of(path);
   std::error_code error;
   const fs::file_status status = fs::status(target, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) fail(path, "is a folder or a device; name a file");
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, error)) fail(path, fmt::format("the folder '{}' does not exist", folder.string()));
   const long longest = ::pathconf(folder.c_str(), _PC_NAME_MAX);

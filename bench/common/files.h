@@ -49,8 +49,9 @@ std::string read_whole(const std::string& what, const std::string& path);
 /// named can't be written.
 ErrorCode code_of(const std::error_code& error);
 
-/// The checks of write_file() that need no data: `path` is no device or folder and no file without permission, files
-/// can be made in its folder, and there is room for a small one. For commands that work for minutes before they write.
+/// The checks of write_file() that need no data: `path` is no pipe, device or folder and no file without permission,
+/// files can be made in its folder, and there is room for a small one. For commands that work for minutes before they
+/// write.
 void check_writable(const std::string& path);
 
 }  // namespace gable::bench

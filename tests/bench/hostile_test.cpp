@@ -194,6 +194,32 @@ TEST_CASE("an output keeps its mode and its links, whatever its name's length") 
   CHECK_THROWS_AS(write_file(folder.file(std::string(256, 'x')), {""}), Error);
 }
 
+TEST_CASE("an output that is no file is called what it is, before anything is printed") {
+  const Folder folder;
+  const auto refusal = [](const std::string& path) -> std::string {
+    try {
+      check_writable(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(contains(refusal("/dev/full"), "output file '/dev/full': is a device, or a terminal; name a file"));
+  CHECK(contains(refusal(folder.file("")), "is a folder; name a file"));
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const std::string path = "/dev/fd/" + std::to_string(ends[1]);
+  CHECK(contains(refusal(path), "'" + path + "': is a pipe; name a file. (--json - writes to standard output)"));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  for (const char* command : {"info", "list --suite study"}) {
+    CAPTURE(command);
+    const Result result = run_command(folder, std::string(command) + " --json /dev/full >" + folder.file("out"));
+    CHECK(result.code == 2);
+    CHECK(read_text(folder.file("out")).empty());
+  }
+}
+
 TEST_CASE("an output with several hard links stays as it was where there is no space for the new one") {
   const Folder folder;
   const std::string path = folder.file("file"), before = "before", after(100000, 'x');
