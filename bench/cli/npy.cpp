@@ -8,7 +8,9 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -193,9 +195,11 @@ NpyReader::NpyReader(const std::string& path) : path_(path) {
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) fail(path, "there is no such file");
   if (!std::filesystem::is_regular_file(status)) fail(path, "is not a regular file");
+  errno = 0;
   file_.open(path, std::ios::binary);
+  if (!file_) fail(path, fmt::format("can't be opened: {}", std::strerror(errno)));
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (!file_ || error) fail(path, "can't be opened");
+  if (error) fail(path, error.message());
 
   const auto take = [&](char* to, std::size_t count, std::string_view what) {
     if (!file_.read(to, static_cast<std::streamsize>(count))) {

@@ -220,8 +220,9 @@ std::string read_whole(const std::string& what, const std::string& path) {
   };
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) refuse("is a folder; name a file");
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) refuse("the file can't be opened");
+  if (!file) refuse(fmt::format("the file can't be opened: {}", std::strerror(errno)));
   std::string text;
   std::vector<char> piece(kPiece);
   while (file.read(piece.data(), kPiece), file.gcount() > 0) {

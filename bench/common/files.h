@@ -42,7 +42,7 @@ void write_whole(const std::filesystem::path& destination, const std::vector<std
 void write_file(const std::string& path, const std::vector<std::string_view>& parts);
 
 /// All of the file or pipe. Throws Error(invalid_argument) that begins with `what` and its path ("study 'a.json'") if
-/// it is a folder, can't be read, or holds more than 256 MiB: a device may have no end.
+/// it is a folder, can't be read (with the system's reason), or holds more than 256 MiB: a device may have no end.
 std::string read_whole(const std::string& what, const std::string& path);
 
 /// device_failure where a disk is full or fails, or descriptors or memory run out; else invalid_argument: what the user

@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 #include <gable/error.h>
 
+#include <filesystem>
 #include <sstream>
+
+#include "tests/tools/folder.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -232,5 +235,9 @@ TEST_CASE("a list of a hundred thousand entries is read whole") {
 }
 
 TEST_CASE("a list that can't be read is an error that names the file") {
-  CHECK_THROWS_WITH_AS(read_list("no/such/list"), "problem list 'no/such/list': the file can't be opened", Error);
+  CHECK_THROWS_WITH_AS(read_list("no/such/list"),
+                       "problem list 'no/such/list': the file can't be opened: No such file or directory", Error);
+  const test::Folder folder("problem_test");
+  std::filesystem::create_symlink("loop", folder.file("loop"));
+  CHECK_THROWS_WITH_AS(read_list(folder.file("loop")), doctest::Contains("Too many levels of symbolic links"), Error);
 }
