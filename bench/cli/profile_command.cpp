@@ -216,9 +216,12 @@ std::vector<ProfileRow> print_hottest(const std::vector<ProfileRow>& rows, Conso
   return all;
 }
 
+bool any_on_gpu(const std::vector<OpenDevice>& devices) {
+  return std::any_of(devices.begin(), devices.end(), [](const OpenDevice& device) { return device.on_gpu(); });
+}
+
 void require_tracing(const std::vector<OpenDevice>& devices) {
-  if (std::none_of(devices.begin(), devices.end(), [](const OpenDevice& device) { return device.on_gpu(); })) return;
-  traced([] {});
+  if (any_on_gpu(devices)) traced([] {});
 }
 
 Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Console& console) {
@@ -227,6 +230,7 @@ Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Co
   const std::vector<OpenDevice> devices = open_asked(study.devices, study.threads, closed);
   for (const std::string& line : closed) console.print(line);
   require_tracing(devices);
+  if (options.deep && !any_on_gpu(devices)) console.print("--deep does nothing: none of these devices is a GPU");
   Profile profile;
   for (const OpenDevice& device : devices) {
     const Selection selection = select(study.selection, device.on_gpu());

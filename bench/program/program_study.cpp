@@ -146,6 +146,8 @@ class ProgramMeasurer {
     ProgramStudy measured;
     measured.run = {.machine = perf::describe_machine(), .command = options_.command};
     require_source(options_.mode);
+    if (options_.experiments && options_.mode == CounterMode::analytic)
+      add_notes({"--experiments did nothing: with --counters analytic the program is not run again"});
     run_under_the_clock();
     measured.end = end_;
     if (!end_.reason.empty()) return measured;

@@ -80,6 +80,12 @@ TEST_CASE("a list of a suite that can't be read is named, the others run, and th
   CHECK(run_command("list --suite folder", networks).code == 2);
 }
 
+TEST_CASE("profile --deep without a GPU says that it does nothing") {
+  const std::string small = "profile --runs 1 --device reference " + std::string(kSmall);
+  CHECK(contains(run_command(small + " --deep").out, "--deep does nothing: none of these devices is a GPU"));
+  CHECK_FALSE(contains(run_command(small).out, "--deep"));
+}
+
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
   CHECK(run_command("--help").code == 0);
   CHECK(run_command("--version").out == "gable " GABLE_VERSION_STRING "\n");

@@ -605,6 +605,14 @@ TEST_CASE("measure: a program of a million empty regions is told what they cost,
   CHECK_FALSE(contains(few.err, "! outer: "));
 }
 
+TEST_CASE("measure: experiments that --counters analytic rules out are said to be left out") {
+  const Folder folder;
+  const Result without = gable_command(folder, "measure --experiments --counters analytic -- true");
+  CHECK(without.code == 0);
+  CHECK(contains(without.err, "note: --experiments did nothing"));
+  CHECK_FALSE(contains(gable_command(folder, "measure --counters analytic -- true").err, "--experiments"));
+}
+
 TEST_CASE("measure: beyond --top, regions are said; Ctrl-C in the simulated run keeps the first one's times") {
   const Folder folder;
   const std::string file = folder.file("study.json");
