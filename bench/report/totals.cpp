@@ -154,7 +154,9 @@ std::string totals_table(const Studies& studies) {
   const auto other_suite = [&](const Row& row) { return row.identity.suite != layers.rows.front().identity.suite; };
   if (std::any_of(layers.rows.begin(), layers.rows.end(), other_suite)) add_lines(together(layers), lines);
   return "All convolutions of each network, counts included" +
-         std::string(whole ? "" : " (n/m layers: the others did not run on that device)") + "\n" + text_of(lines);
+         std::string(whole ? ""
+                           : " (n/m layers: the others did not run on that device, or their lines can't be read)") +
+         "\n" + text_of(lines);
 }
 
 }  // namespace gable::bench::report

@@ -176,6 +176,15 @@ TEST_CASE("the totals' lines compare devices with a vendor's library where both 
   }
   CHECK(report::totals_table(studies).find("0.55x onednn; layers: geo 1.00, 1 of 2 below 1, worst 0.50") !=
         std::string::npos);
+  CHECK(report::totals_table(studies).find("n/m layers") == std::string::npos);
+  studies.refused.push_back({});
+  static_cast<Refusal&>(studies.refused.back()) = {.suite = "net", .name = "line 9", .problem = "mb1ic3zz"};
+  const std::string unread = report::totals_table(studies);
+  CHECK(unread.find("n/m layers: the others did not run on that device, or their lines can't be read") !=
+        std::string::npos);
+  CHECK(unread.find("2/3") != std::string::npos);
+  CHECK(unread.find("0.55x onednn") != std::string::npos);
+  studies.refused.clear();
   studies.measurements.pop_back();
   const std::string partial = report::totals_table(studies);
   CHECK(partial.find("1/2") != std::string::npos);
