@@ -33,17 +33,19 @@ enum Column : size_t {
   kEnergy,
   kSources,
   kAgainst,
-  kFlags
+  kFlags,
+  kSamples
 };
-constexpr size_t kColumns = kFlags + 1;
+constexpr size_t kColumns = kSamples + 1;
+constexpr int kFewSamples = 5;             // with fewer, the median of a busy machine may be any of its times
 constexpr size_t kMaxNameCharacters = 80;  // a name may be as long as a command line
 using Cells = std::array<std::string, kColumns>;
 
 constexpr std::array<const char*, kColumns> kHeads = {
-    "name",   "dtype", "cache", "device",     "kernel",  "T",         "GFLOP/s", "FLOP/byte",
-    "% roof", "bound", "roof",  "next limit", "GFLOP/J", "W, Q from", "against", "flags"};
-constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,  true,
-                                               true,  false, false, false, true,  false, false, false};
+    "name",  "dtype", "cache",      "device",  "kernel",    "T",       "GFLOP/s", "FLOP/byte", "% roof",
+    "bound", "roof",  "next limit", "GFLOP/J", "W, Q from", "against", "flags",   "samples"};
+constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,  true, true,
+                                               false, false, false, true,  false, false, false, true};
 
 // Empty if everything is analytic.
 bool was_counted(const Measurement& m) {
@@ -69,7 +71,8 @@ Cells cells_of(const Measurement& m, const Measurement& baseline) {
           m.flop_per_joule() ? number_text(*m.flop_per_joule() / 1e9) : "",
           m.work.source + ", " + m.traffic.at("dram").source,
           is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : "",
-          m.flagged() ? fmt::format("! {}", m.verdict.flags.size()) : ""};
+          m.flagged() ? fmt::format("! {}", m.verdict.flags.size()) : "",
+          m.time.runs < kFewSamples ? std::to_string(m.time.runs) : ""};
 }
 
 std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widths) {
@@ -126,7 +129,7 @@ std::string table(const Studies& studies) {
     if (!m.identity.only_moves_bytes())
       rows.push_back(cells_of(m, baselines.of(m)));  // bandwidth_table() has the others
   }
-  for (const Column column : {kRoof, kNext, kEnergy, kAgainst, kFlags}) {
+  for (const Column column : {kRoof, kNext, kEnergy, kAgainst, kFlags, kSamples}) {
     const auto says = [&](const Cells& row) { return !row[column].empty(); };
     if (std::none_of(rows.begin() + 1, rows.end(), says)) rows[0][column].clear();
   }

@@ -399,6 +399,20 @@ TEST_CASE("table: a device names its math where it measured several") {
   CHECK_FALSE(contains(text, "onednn strict"));
 }
 
+TEST_CASE("table: rows of fewer than five samples have their number, in a column that others do not need") {
+  Studies studies = merge({samples::cpu_study({"f32"})});
+  REQUIRE(studies.measurements.size() >= 2);
+  CHECK_FALSE(contains(table(studies), "samples"));
+  studies.measurements[0].time.runs = 5;
+  CHECK_FALSE(contains(table(studies), "samples"));
+  studies.measurements[0].time.runs = 4;
+  const std::string text = table(studies);
+  CHECK(contains(text, "samples\n"));  // the last one
+  const std::size_t first = text.find('\n') + 1, second = text.find('\n', first) + 1;
+  CHECK(text[second - 2] == '4');
+  CHECK(text[text.find('\n', second) - 1] != '4');
+}
+
 TEST_CASE("table: cases that a device refused for one reason share a line, others keep theirs") {
   Studies studies = merge({samples::cpu_study()});
   studies.refused.push_back(studies.refused.front());
