@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "api/src/tensor_check.h"
+#include "common/number.h"
 #include "common/there.h"
 
 namespace gable {
@@ -79,7 +80,8 @@ Ranking choose(const Device& device, const Op& op) {
 Ranking tune(const Device& device, const Op& op, double seconds) {
   validate(op);
   if (!(seconds > 0)) {
-    throw Error(ErrorCode::invalid_argument, "tune: " + std::to_string(seconds) + " seconds: the time must be above 0");
+    throw Error(ErrorCode::invalid_argument,
+                "tune: " + short_number(seconds, 6) + " seconds: the time must be above 0");
   }
   return impl_of(device).tune(op, seconds);
 }

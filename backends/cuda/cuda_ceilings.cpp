@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <optional>
 
 #include "backends/cuda/cuda_loops.h"
+#include "common/number.h"
 #include "cuda/studies/bandwidth.h"
 #include "cuda/studies/ceilings.h"
 
@@ -34,12 +34,8 @@ Effort effort(bool quick) {
   return quick ? Effort{9, 2e-3, 512 * kMebi, 64 * kMebi} : Effort{25, 6e-3, 1024 * kMebi, 256 * kMebi};
 }
 
-/// printf's %.4g: short numbers for people.
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
+/// For people.
+std::string number(double value) { return short_number(value, 4); }
 
 /// State that all measurements of a device share.
 class Bench {

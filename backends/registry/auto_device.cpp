@@ -4,7 +4,6 @@
 #include <gable/error.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -13,6 +12,7 @@
 #include "backends/registry/log.h"
 #include "backends/registry/staged_device.h"
 #include "backends/registry/tuner.h"
+#include "common/number.h"
 
 namespace gable {
 namespace {
@@ -34,10 +34,8 @@ bool any_supported(const std::vector<KernelOffer>& offers) {
 }
 
 std::string text_of(double seconds) {
-  char text[32];
   const bool micro = seconds < 1e-3;
-  std::snprintf(text, sizeof(text), "%.3g %s", seconds * (micro ? 1e6 : 1e3), micro ? "us" : "ms");
-  return text;
+  return short_number(seconds * (micro ? 1e6 : 1e3), 3) + (micro ? " us" : " ms");
 }
 
 /// A device with its predicted time of an op.

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -27,6 +26,7 @@
 #include "backends/registry/operands.h"
 #include "backends/registry/sweep.h"
 #include "common/interruptions.h"
+#include "common/number.h"
 
 namespace gable {
 namespace {
@@ -62,11 +62,7 @@ long interruptions_of(const Contest& contest) {
   return contest.interruptions ? contest.interruptions() : interruptions();
 }
 
-std::string text_of_seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", seconds);
-  return text;
-}
+std::string text_of_seconds(double seconds) { return short_number(seconds, 3) + " s"; }
 
 void sweep(const Contest& contest, int threads) { contest.sweep ? contest.sweep() : sweep_private_caches(threads); }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/tools/comma_locale.h"
 #include "tests/tools/expect.h"
 
 namespace gable {
@@ -95,6 +96,18 @@ TEST_CASE("with host tensors a device of its own memory counts its copies, so th
   CHECK(plan.device_uri() == "choose_gpu");
   CHECK(contains(plan.explain(), "predicted (copies 928 us); choose_host 4.19 ms predicted"));
   check_sum(plan, many);
+}
+
+TEST_CASE("times and errors are the same text in a program whose locale writes 1,5") {
+  const auto texts = [] {
+    const Device device = open(kBoth);
+    return device.plan(add(1 << 20)).explain() + message_of([&] { tune(device, add(8), -1.5); });
+  };
+  const std::string before = texts();
+  CHECK(contains(before, "tune: -1.5 seconds"));
+  const test::CommaLocale locale;
+  REQUIRE(test::CommaLocale::works());
+  CHECK(texts() == before);
 }
 
 TEST_CASE("a plan of a staged device copies its tensors there and back") {
