@@ -26,7 +26,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    wants_help = any(word in ("-h", "--help") for word in sys.argv[1:])
+    if wants_help:
+        print(__doc__)
+        sys.exit(0)
+    print(f"compare_pytorch.py needs PyTorch: {missing}", file=sys.stderr)
+    sys.exit(4)
 
 from pytorch.accuracy import accuracy_of, f64_reference
 from pytorch.contestants import Contestant, matmul_call, set_torch_math, torch_contestants

@@ -248,7 +248,9 @@ path choice_folder() {
     return {};
   }
   if (const std::string cache = variable("XDG_CACHE_HOME"); cache.starts_with("/")) return path(cache) / "gable";
-  if (const std::string home = variable("HOME"); home.starts_with("/")) return path(home) / ".cache" / "gable";
+  std::error_code ignored;  // a home that does not exist, as a service's, is not made
+  if (const std::string home = variable("HOME"); home.starts_with("/") && std::filesystem::is_directory(home, ignored))
+    return path(home) / ".cache" / "gable";
   return {};
 }
 
@@ -283,7 +285,7 @@ void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
     guard.lock();
     // No message: either the user turned the cache off, or choice_folder() has already logged a relative path.
     if (variable("GABLE_CACHE").empty())
-      complain("neither XDG_CACHE_HOME nor HOME is an absolute folder: choices are kept in memory alone");
+      complain("neither XDG_CACHE_HOME nor HOME is an absolute folder that exists: choices are kept in memory alone");
     return put(std::move(entry));
   }
   try {

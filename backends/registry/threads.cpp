@@ -140,9 +140,8 @@ int threads_option(const DeviceUri& uri) {
                                             " threads (OMP_THREAD_LIMIT)");
   }
   if (threads > kMaxThreads) {
-    throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': OMP_NUM_THREADS asks for " +
-                                                 std::to_string(usual) + " threads; at most " +
-                                                 std::to_string(kMaxThreads) + " are possible");
+    throw Error(ErrorCode::invalid_argument, "OMP_NUM_THREADS asks for " + std::to_string(usual) +
+                                                 " threads; at most " + std::to_string(kMaxThreads) + " are possible");
   }
   require_threads(uri, threads);
   return threads;

@@ -96,7 +96,7 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
 }
 
 void add_threads(CLI::App& app, int& threads) {
-  app.add_option("--threads", threads, "threads of CPU devices (default: all)")->check(whole(1, kMaxCount));
+  app.add_option("--threads", threads, "threads of CPU devices (default: all)")->check(whole(1, kMaxThreads));
 }
 
 void add_devices(CLI::App& app, StudyOptions& s) {

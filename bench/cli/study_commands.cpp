@@ -12,6 +12,7 @@
 
 #include "bench/cli/ceilings_text.h"
 #include "bench/cli/report_files.h"
+#include "bench/common/text.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/recorded_ceilings.h"
 #include "bench/record/study_file.h"
@@ -92,7 +93,11 @@ std::vector<json> read_studies(const std::vector<std::string>& files, Console& c
   std::vector<std::string> reasons;
   for (const std::string& file : files) {
     try {
-      studies.push_back(read_study_file(file));
+      json study = read_study_file(file);
+      if (std::find(studies.begin(), studies.end(), study) != studies.end())
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("study '{}': another file has the same record", printable(file)));
+      studies.push_back(std::move(study));
     } catch (const Error& error) {
       reasons.emplace_back(error.what());
     }

@@ -208,9 +208,13 @@ void TemporaryFile::rename_to(const fs::path& destination) {
 
 void write_whole(const fs::path& destination, const std::vector<std::string_view>& parts) {
   const SignalBlock block(kEnding);
-  TemporaryFile file(destination);
-  file.write(parts);
-  file.rename_to(destination);
+  try {
+    TemporaryFile file(destination);
+    file.write(parts);
+    file.rename_to(destination);
+  } catch (const fs::filesystem_error& error) {  // nobody knows the temporary file's name
+    throw fs::filesystem_error("can't write", destination, error.code());
+  }
 }
 
 std::string read_whole(const std::string& what, const std::string& path) {

@@ -54,7 +54,10 @@ CodePoint decode(std::string_view text) {
   return {value, length};
 }
 
-bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
+/// The last two: marks that change the direction of the text behind them, so that it reads as another.
+bool is_control(uint32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
 
 template <class Emit>
 std::string transform(std::string_view text, Emit emit) {

@@ -23,8 +23,8 @@ std::string number_text(double value);
 std::string tick_text(double value);
 std::string level_text(std::string_view level);  // "dram" -> "DRAM", "l1" -> "L1"
 
-// Escapes for XML and HTML text and attribute values; what XML forbids (control characters, broken UTF-8) becomes
-// U+FFFD.
+// Escapes for XML and HTML text and attribute values; what XML forbids (control characters, broken UTF-8) and marks
+// that turn the direction of text become U+FFFD.
 std::string escape_markup(std::string_view text);
 // The same replacement without escaping, for terminals: an escape sequence in a name does not reach the terminal.
 std::string printable(std::string_view text);

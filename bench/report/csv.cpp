@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "bench/common/text.h"
 #include "bench/record/headroom.h"
 
 namespace gable::bench::report {
@@ -140,7 +141,12 @@ std::string row_of(const Measurement& m, const Machine& machine) {
 
 std::string cell_text(std::string_view text) {
   const bool is_formula = !text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos;
-  return (is_formula ? "'" : "") + std::string(text);
+  std::string cell = is_formula ? "'" : "";
+  for (std::size_t begin = 0, end = 0; end != std::string_view::npos; begin = end + 1) {  // a cell may have lines
+    end = text.find('\n', begin);
+    cell += printable(text.substr(begin, end - begin)) + (end == std::string_view::npos ? "" : "\n");
+  }
+  return cell;
 }
 
 std::string csv(const Studies& studies) {

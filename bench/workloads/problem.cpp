@@ -104,6 +104,9 @@ void parse_name(std::string_view text, std::size_t at, Entries& entries) {
     name = name.substr(1, name.size() - 2);
   }
   const std::size_t star = name.rfind('*');
+  if (star != std::string_view::npos && star + 2 < name.size() && name[star + 1] == '-' &&
+      std::all_of(name.begin() + static_cast<std::ptrdiff_t>(star) + 2, name.end(), is_digit))
+    fail(text, at, fmt::format("the count {} after '*' must be at least 1", name.substr(star + 1)));
   if (star != std::string_view::npos && star + 1 < name.size() &&
       std::all_of(name.begin() + static_cast<std::ptrdiff_t>(star) + 1, name.end(), is_digit)) {
     std::size_t value_at = at + static_cast<std::size_t>(name.data() - text.substr(at).data()) + star + 1;
@@ -327,7 +330,8 @@ std::string descriptor(const Op& op) {
 
 std::string to_string(const Problem& problem) {
   std::string text = descriptor(problem.conv);
-  const std::string count = problem.count == 1 ? "" : fmt::format("*{}", problem.count);
+  const bool reads_as_one = problem.name.find('*') == std::string::npos;  // a name may end as a count does
+  const std::string count = problem.count == 1 && reads_as_one ? "" : fmt::format("*{}", problem.count);
   if (!problem.name.empty() || !count.empty()) text += fmt::format("n\"{}{}\"", problem.name, count);
   return text;
 }

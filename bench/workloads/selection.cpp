@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 
+#include "bench/common/text.h"
 #include "bench/workloads/networks.h"
 #include "bench/workloads/problem.h"
 #include "bench/workloads/suites.h"
@@ -209,7 +210,8 @@ Selection select(const SelectionOptions& options, bool gpu) {
   if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
   if (selection.cases.empty() && selection.bandwidths.empty() && selection.graphs.empty() &&
       selection.refused.empty()) {
-    misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");
+    const std::string list = options.file.empty() ? "" : fmt::format("problem list '{}': ", printable(options.file));
+    misuse(list + "nothing is selected: the list is empty, or --name and --dtype leave nothing");
   }
   return selection;
 }

@@ -135,6 +135,11 @@ void add_to(std::atomic<T>& sum, T value) {
   }
 }
 
+/// What no call can do spoils the sum, so that whoever reads it says so.
+void add_declared(std::atomic<double>& sum, double value) {
+  if (value != 0) add_to(sum, value > 0 ? value : __builtin_nan(""));
+}
+
 void lower(std::atomic<std::uint64_t>& least, std::uint64_t value) {
   std::uint64_t before = least.load(kRelaxed);
   while (value < before && !least.compare_exchange_weak(before, value, kRelaxed)) {
@@ -301,8 +306,8 @@ void leave(Thread& thread, std::uint32_t level, std::uint64_t end) {
       slot.cpu_of_nanoseconds.fetch_add(end - frame.start, kRelaxed);
     }
     if (frame.overlapped || overlaps.load(kRelaxed) != frame.overlaps) slot.overlapped.store(1, kRelaxed);
-    if (frame.flop > 0) add_to(slot.flop, frame.flop);
-    if (frame.bytes > 0) add_to(slot.bytes, frame.bytes);
+    add_declared(slot.flop, frame.flop);
+    add_declared(slot.bytes, frame.bytes);
     end_mark(frame);
     add_call(slot, thread, end - frame.start);
   }

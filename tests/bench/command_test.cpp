@@ -80,6 +80,14 @@ TEST_CASE("a list of a suite that can't be read is named, the others run, and th
   CHECK(run_command("list --suite folder", networks).code == 2);
 }
 
+TEST_CASE("--threads has one range, whichever end is passed") {
+  for (const char* threads : {"0", "1025", "-1"}) {
+    const Result result = run_command(std::string("bench ") + kSmall + " --threads " + threads);
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, "must be a whole number from 1 to 1024"));
+  }
+}
+
 TEST_CASE("profile --deep without a GPU says that it does nothing") {
   const std::string small = "profile --runs 1 --device reference " + std::string(kSmall);
   CHECK(contains(run_command(small + " --deep").out, "--deep does nothing: none of these devices is a GPU"));
@@ -244,6 +252,14 @@ TEST_CASE("lists of odd shapes run unchanged: nothing is wrong, nothing is dropp
   CHECK(refused == 7);
 }
 
+TEST_CASE("an empty list is named") {
+  const Folder folder;
+  std::ofstream(folder.file("empty")) << "# nothing\n";
+  const Result result = run_command("list --file '" + folder.file("empty") + "'");
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, "problem list '" + folder.file("empty") + "': nothing is selected"));
+}
+
 TEST_CASE("a list with a malformed line runs to its end and exits with 2") {
   const Folder folder;
   std::ofstream(folder.file("list")) << "mb1ic1ih3oc1kh1\nnonsense\nmb1ic2ih3oc1kh1\n";
@@ -346,7 +362,9 @@ TEST_CASE("roofline writes its files, and plot draws them again, without a PNG w
 
   const std::string again = folder.file("again");
   const std::string json_file = "'" + out + "/study.json'";
-  CHECK(run_command("plot " + json_file + " " + json_file + " --out '" + again + "'").code == 0);
+  const Result twice = run_command("plot " + json_file + " " + json_file + " --out '" + again + "'");
+  CHECK(twice.code == 0);
+  CHECK(contains(twice.out, "another file has the same record"));
   CHECK(fs::file_size(fs::path(again) / "index.html") > 0);
 
   const std::string bare = folder.file("bare");
@@ -588,4 +606,8 @@ TEST_CASE("a cache that can't be used is told on standard error and nothing else
   const Result homeless = run_command(tune, "env -u GABLE_CACHE -u XDG_CACHE_HOME -u HOME");
   CHECK(contains(homeless.err, "kept in memory alone"));
   CHECK(contains(homeless.err, "HOME"));
+  const Folder folder;
+  const std::string none = folder.file("none");
+  CHECK(contains(run_command(tune, "env -u GABLE_CACHE -u XDG_CACHE_HOME HOME='" + none + "'").err, "HOME"));
+  CHECK_FALSE(fs::exists(none));
 }

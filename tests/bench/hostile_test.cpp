@@ -238,9 +238,17 @@ TEST_CASE("an output with several hard links stays as it was where there is no s
   } catch (const fs::filesystem_error& failure) {
     error = failure.code();
   }
+  std::string named;
+  try {
+    write_whole(folder.file("missing"), {after});
+  } catch (const fs::filesystem_error& failure) {
+    named = failure.what();
+  }
   ::setrlimit(RLIMIT_FSIZE, &whole);
   ::signal(SIGXFSZ, handler);
   CHECK(error == std::errc::file_too_large);
+  CHECK(contains(named, folder.file("missing")));  // not the temporary file
+  CHECK_FALSE(contains(named, ".tmp"));
   CHECK(read_text(path) == before);
   for (const std::string& text : {after, before}) {  // grows, shrinks
     write_file(path, {text});
@@ -311,6 +319,7 @@ TEST_CASE("GABLE_DEVICE and --threads that contradict each other are an error") 
 TEST_CASE("more threads than can be made are an error before OpenMP ends the process") {
   const Folder folder;
   const Result many = run_command(folder, std::string("verify ") + kSmall, "OMP_NUM_THREADS=100000");
+  CHECK_FALSE(contains(many.err, "device '"));  // it is nobody's option
   CHECK(many.code == 2);
   CHECK(contains(many.err, "100000"));
   const std::string small = "verify --problem mb1ic3ih8oc4kh3 --device 'cpu";

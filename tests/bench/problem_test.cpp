@@ -134,6 +134,12 @@ TEST_CASE("errors name the entry, the column and what is expected") {
   CHECK(contains(error_of("ic1ih4oc1kh1n\"open"), "closing quote"));
   CHECK(contains(error_of("ic1ih4oc1kh1n\"a\"b"), "closing quote"));
   CHECK(contains(error_of("ic1ih4oc1kh1n\"a*0\""), "at least 1"));
+  CHECK(contains(error_of("ic1ih4oc1kh1n\"a*-3\""), "the count -3 after '*' must be at least 1"));
+  for (const char* name : {"a*-3", "a*3"}) {  // which look like a name with a count
+    const Problem named{.name = name, .conv = conv_of("ic1ih4oc1kh1")};
+    CHECK(parse_problem(to_string(named)).name == name);
+    CHECK(parse_problem(to_string(named)).count == 1);
+  }
   CHECK(contains(error_of(""), "empty"));
   CHECK(contains(error_of("_ic1ih4oc1kh1"), "column 1"));
   CHECK(contains(error_of("ic1 ih4oc1kh1"), "unknown entry ' '"));

@@ -287,6 +287,9 @@ TEST_CASE("text: escaping replaces what markup forbids") {
   CHECK(escape_markup("\xC0\xAF") == "\xEF\xBF\xBD\xEF\xBF\xBD");
   CHECK(escape_markup("\xE2\x82") == "\xEF\xBF\xBD\xEF\xBF\xBD");
   CHECK(printable("\x1B[31mred") == "\xEF\xBF\xBD[31mred");
+  CHECK(printable("a\u202Eb\u2066c") == "a\uFFFDb\uFFFDc");  // turned around
+  CHECK(escape_markup("a\u202Eb") == "a\uFFFDb");
+  CHECK(cell_text(std::string_view("a\0b\u202E", 6)) == "a\uFFFDb\uFFFD");
 }
 
 TEST_CASE("text: numbers have three digits and a unit") {

@@ -101,6 +101,15 @@ TEST_CASE("nested regions: calls, times, declared work; a name outside is anothe
   CHECK(ran.records.notes.empty());
 }
 
+TEST_CASE("declared work that is negative or no number is not used, and that is said") {
+  const Ran ran = run("impossible");
+  CHECK(ran.regions.at("negative").flop == 0);
+  CHECK(ran.regions.at("negative").bytes == 21);
+  CHECK(ran.regions.at("none").flop == 0);
+  for (const char* name : {"negative", "none"})
+    CHECK(any_says(ran.records.notes, "region '" + std::string(name) + "' declares nan FLOP in all"));
+}
+
 TEST_CASE("a region that runs a million times is one record, with quartiles of a sample") {
   const Ran ran = run("million");
   CHECK(ran.calls("tiny") == 1000000);

@@ -21,6 +21,9 @@
 #if defined(__linux__) && defined(__GNUC__)
 
 #ifdef __cplusplus
+/* C has one kind of cast. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
 extern "C" {
 #endif
 
@@ -81,6 +84,7 @@ static inline void gable_region_end(void) {
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 
 #else

@@ -114,6 +114,15 @@ void names() {
   gable_region_end();
 }
 
+void impossible() {
+  for (const double flop : {5.0, -1.0, 5.0}) {
+    gable_region_begin_work("negative", flop, 7);
+    gable_region_end();
+  }
+  gable_region_begin_work("none", 0.0 / 0.0, 0);
+  gable_region_end();
+}
+
 void deep(int levels) {
   if (levels == 0) return;
   GABLE_REGION("d");
@@ -193,6 +202,8 @@ int main(int argc, char** argv) {
     unbalanced();
   else if (what == "names")
     names();
+  else if (what == "impossible")
+    impossible();
   else if (what == "deep")
     deep(100);
   else if (what == "many")
