@@ -198,7 +198,7 @@ void add_roofline(CLI::App& root, Arguments& a) {
 void add_plot(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("plot", "draw studies again, merged, also from several machines");
   app.add_option("studies", a.plot.files, "study.json files")->required();
-  app.add_option("--out", a.plot.out, "folder of the report");
+  app.add_option("--out", a.plot.out, "folder of the report (default: none, which needs --ascii)");
   app.add_flag("--ascii", a.plot.ascii, "print the roofline as text");
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {

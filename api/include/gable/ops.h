@@ -109,7 +109,7 @@ GABLE_API std::string_view name(const Op& op);
 GABLE_API std::string describe(const Op& op);
 
 /// Throws Error(invalid_argument) naming the first attribute that is wrong and what would be right. Shapes of more than
-/// 2^40 elements a tensor are refused.
+/// 2^40 elements a tensor, or a dimension above 2^31 - 1, are refused.
 GABLE_API void validate(const Op& op);
 
 /// Shapes below are of validated ops.
