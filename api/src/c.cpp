@@ -69,6 +69,13 @@ Enum enumerator(const CEnum& given, int count, const char* what) {
   return static_cast<Enum>(value);
 }
 
+gable::DType dtype_of(gable_dtype dtype) { return enumerator<gable::DType>(dtype, 3, "dtype"); }
+gable::Layout layout_of(gable_layout layout) { return enumerator<gable::Layout>(layout, 2, "layout"); }
+gable::Math math_of(gable_math math) { return enumerator<gable::Math>(math, 4, "math"); }
+gable::Activation activation_of(gable_activation activation) {
+  return enumerator<gable::Activation>(activation, 3, "activation");
+}
+
 gable::Conv2d conv_of(const gable_conv2d& c) {
   return {.input = {c.input[0], c.input[1], c.input[2], c.input[3]},
           .weights = {c.weights[0], c.weights[1], c.weights[2], c.weights[3]},
@@ -76,11 +83,11 @@ gable::Conv2d conv_of(const gable_conv2d& c) {
           .padding = {c.padding[0], c.padding[1], c.padding[2], c.padding[3]},
           .dilation = {c.dilation[0], c.dilation[1]},
           .groups = c.groups,
-          .dtype = enumerator<gable::DType>(c.dtype, 3, "dtype"),
-          .layout = enumerator<gable::Layout>(c.layout, 2, "layout"),
-          .math = enumerator<gable::Math>(c.math, 4, "math"),
+          .dtype = dtype_of(c.dtype),
+          .layout = layout_of(c.layout),
+          .math = math_of(c.math),
           .epilogue = {.bias = c.bias != 0,
-                       .activation = enumerator<gable::Activation>(c.activation, 3, "activation"),
+                       .activation = activation_of(c.activation),
                        .max_pool = {gable::Extent{c.pool_window[0], c.pool_window[1]},
                                     gable::Extent{c.pool_stride[0], c.pool_stride[1]}}}};
 }
@@ -94,7 +101,75 @@ void copy_text(std::string_view from, char* text, std::size_t size, std::size_t*
   text[count] = '\0';
 }
 
-const gable::Conv2d& conv_of(const gable_plan& plan) { return std::get<gable::Conv2d>(plan.plan.op()); }
+gable::Matmul matmul_of(const gable_matmul& m) {
+  return {.m = m.m,
+          .n = m.n,
+          .k = m.k,
+          .dtype = dtype_of(m.dtype),
+          .math = math_of(m.math),
+          .bias = m.bias != 0,
+          .activation = activation_of(m.activation)};
+}
+
+gable::MaxPool max_pool_of(const gable_max_pool& p) {
+  return {.input = {p.input[0], p.input[1], p.input[2], p.input[3]},
+          .window = {p.window[0], p.window[1]},
+          .stride = {p.stride[0], p.stride[1]},
+          .padding = {p.padding[0], p.padding[1], p.padding[2], p.padding[3]},
+          .dtype = dtype_of(p.dtype),
+          .layout = layout_of(p.layout)};
+}
+
+gable::Add add_of(const gable_add& a) {
+  return {.shape = {a.shape[0], a.shape[1], a.shape[2], a.shape[3]},
+          .dtype = dtype_of(a.dtype),
+          .layout = layout_of(a.layout)};
+}
+
+template <typename Description, typename Convert>
+gable_status make_plan(const gable_device* device, const Description* description, const char* what, gable_plan** plan,
+                       const Convert& convert) {
+  return guarded([&] {
+    require(device, "device");
+    require(description, what);
+    require(plan, "plan");
+    *plan = new gable_plan{device->device.plan(convert(*description))};
+  });
+}
+
+/// The tensors of an op with weights.
+struct Weighted {
+  gable::Shape x{};
+  gable::Shape weights{};
+  gable::Shape bias{};
+  bool has_bias = false;
+  gable::DType dtype = gable::DType::f32;
+  gable::Layout layout = gable::Layout::nchw;
+};
+
+Weighted weighted(const gable_plan& plan) {
+  const gable::Op& op = plan.plan.op();
+  if (const auto* c = std::get_if<gable::Conv2d>(&op)) {
+    return {c->input, c->weights, {c->weights[0]}, c->epilogue.bias, c->dtype, c->layout};
+  }
+  if (const auto* m = std::get_if<gable::Matmul>(&op)) {
+    return {{m->m, m->k}, {m->k, m->n}, {m->n}, m->bias, m->dtype, gable::Layout::nchw};
+  }
+  throw gable::Error(gable::ErrorCode::invalid_argument, "a plan of " + std::string(gable::name(op)) +
+                                                             " has no weights: gable_run_" +
+                                                             std::string(gable::name(op)) + "() runs it");
+}
+
+/// The op of a plan that a run function is made for.
+template <typename Wanted>
+const Wanted& op_of(const gable_plan& plan, const char* function) {
+  const auto* wanted = std::get_if<Wanted>(&plan.plan.op());
+  if (wanted == nullptr) {
+    throw gable::Error(gable::ErrorCode::invalid_argument,
+                       std::string(function) + "() can't run a plan of " + std::string(gable::name(plan.plan.op())));
+  }
+  return *wanted;
+}
 
 }  // namespace
 
@@ -122,12 +197,19 @@ gable_conv2d gable_conv2d_default(void) {
 }
 
 gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan) {
-  return guarded([&] {
-    require(device, "device");
-    require(conv, "conv");
-    require(plan, "plan");
-    *plan = new gable_plan{device->device.plan(conv_of(*conv))};
-  });
+  return make_plan(device, conv, "conv", plan, conv_of);
+}
+
+gable_status gable_plan_matmul(const gable_device* device, const gable_matmul* matmul, gable_plan** plan) {
+  return make_plan(device, matmul, "matmul", plan, matmul_of);
+}
+
+gable_status gable_plan_max_pool(const gable_device* device, const gable_max_pool* pool, gable_plan** plan) {
+  return make_plan(device, pool, "pool", plan, max_pool_of);
+}
+
+gable_status gable_plan_add(const gable_device* device, const gable_add* add, gable_plan** plan) {
+  return make_plan(device, add, "add", plan, add_of);
 }
 
 void gable_plan_release(gable_plan* plan) { delete plan; }
@@ -136,7 +218,8 @@ gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]) {
   return guarded([&] {
     require(plan, "plan");
     require(shape, "shape");
-    for (std::size_t i = 0; i < 4; ++i) shape[i] = plan->plan.output_shape()[i];
+    const gable::Shape& output = plan->plan.output_shape();
+    for (std::size_t i = 0; i < 4; ++i) shape[i] = i < output.rank() ? output[i] : 1;
   });
 }
 
@@ -171,12 +254,28 @@ gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* b
   });
 }
 
+gable_status gable_plan_on_host(const gable_plan* plan, int* on_host) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(on_host, "on_host");
+    *on_host = plan->plan.memory().kind == gable::Memory::Kind::host ? 1 : 0;
+  });
+}
+
+gable_status gable_plan_packing(const gable_plan* plan, uint64_t* key) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(key, "key");
+    *key = plan->plan.packing();
+  });
+}
+
 gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed) {
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const gable::Conv2d& conv = conv_of(*plan);
-    const gable::ConstTensorView view(weights, conv.dtype, conv.weights, gable::Layout::nchw, plan->plan.memory());
+    const Weighted op = weighted(*plan);
+    const gable::ConstTensorView view(weights, op.dtype, op.weights, gable::Layout::nchw, plan->plan.memory());
     *packed = new gable_packed{plan->plan.pack(view)};
   });
 }
@@ -188,15 +287,37 @@ gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const gable::Conv2d& conv = conv_of(*plan);
+    const Weighted op = weighted(*plan);
     const gable::Memory memory = plan->plan.memory();
     gable::ConstTensorView bias_view;
-    if (conv.epilogue.bias || bias != nullptr) {
-      bias_view = gable::ConstTensorView(bias, gable::DType::f32, {conv.weights[0]}, gable::Layout::nchw, memory);
+    if (op.has_bias || bias != nullptr) {
+      bias_view = gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory);
     }
-    plan->plan.run(gable::ConstTensorView(x, conv.dtype, conv.input, conv.layout, memory), packed->weights, bias_view,
-                   gable::TensorView(y, conv.dtype, plan->plan.output_shape(), conv.layout, memory),
+    plan->plan.run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights, bias_view,
+                   gable::TensorView(y, op.dtype, plan->plan.output_shape(), op.layout, memory),
                    gable::Stream::borrow(stream));
+  });
+}
+
+gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::MaxPool>(*plan, "gable_run_max_pool");
+    const gable::Memory memory = plan->plan.memory();
+    plan->plan.run(gable::ConstTensorView(x, op.dtype, op.input, op.layout, memory),
+                   gable::TensorView(y, op.dtype, plan->plan.output_shape(), op.layout, memory),
+                   gable::Stream::borrow(stream));
+  });
+}
+
+gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b, void* c, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::Add>(*plan, "gable_run_add");
+    const gable::Memory memory = plan->plan.memory();
+    plan->plan.run(gable::ConstTensorView(a, op.dtype, op.shape, op.layout, memory),
+                   gable::ConstTensorView(b, op.dtype, op.shape, op.layout, memory),
+                   gable::TensorView(c, op.dtype, op.shape, op.layout, memory), gable::Stream::borrow(stream));
   });
 }
 

@@ -12,6 +12,46 @@ static void check(int condition, const char* what) {
   ++failures;
 }
 
+/* What a network needs beside convolutions: a pool with padding, a residual in place, a fully connected layer. */
+static void check_other_ops(const gable_device* device) {
+  const gable_max_pool pool = {{1, 1, 2, 2}, {2, 2}, {2, 2}, {1, 1, 1, 1}, GABLE_F32, GABLE_NCHW};
+  const gable_add add = {{1, 1, 2, 2}, GABLE_F32, GABLE_NCHW};
+  gable_matmul matmul = {2, 1, 2, GABLE_F32, GABLE_STRICT, 1, GABLE_RELU};
+  gable_plan* plan = NULL;
+  int64_t shape[4] = {0, 0, 0, 0};
+  const float x[4] = {-1, 2, -3, 4};
+  float y[4] = {0, 0, 0, 0};
+
+  check(gable_plan_max_pool(device, &pool, &plan) == GABLE_OK, "a max-pool is planned");
+  check(gable_plan_output_shape(plan, shape) == GABLE_OK && shape[2] == 2 && shape[3] == 2, "its output is 2x2");
+  check(gable_run_max_pool(plan, x, y, NULL) == GABLE_OK && y[0] == -1 && y[3] == 4, "padding is no maximum");
+  gable_packed* packed = NULL;
+  check(gable_pack(plan, x, &packed) == GABLE_INVALID_ARGUMENT && packed == NULL, "a max-pool has no weights");
+  check(strstr(gable_last_error(), "gable_run_max_pool") != NULL, "the message says what runs it");
+  gable_plan_release(plan);
+
+  check(gable_plan_add(device, &add, &plan) == GABLE_OK, "an add is planned");
+  check(gable_run_add(plan, x, y, y, NULL) == GABLE_OK && y[0] == -2 && y[3] == 8, "it adds in place");
+  gable_plan_release(plan);
+
+  uint64_t keys[2] = {0, 1};
+  check(gable_plan_matmul(device, &matmul, &plan) == GABLE_OK, "a matmul is planned");
+  check(gable_plan_output_shape(plan, shape) == GABLE_OK && shape[0] == 2 && shape[1] == 1 && shape[2] == 1,
+        "its output is 2x1x1x1");
+  const float b[2] = {1, 2}, bias[1] = {0.5f};
+  check(gable_pack(plan, b, &packed) == GABLE_OK, "b packs");
+  check(gable_run(plan, x, packed, bias, y, NULL) == GABLE_OK && y[0] == 3.5f && y[1] == 5.5f, "it multiplies");
+  check(gable_plan_packing(plan, &keys[0]) == GABLE_OK, "its packing has a key");
+  gable_plan_release(plan);
+
+  matmul.m = 1;
+  check(gable_plan_matmul(device, &matmul, &plan) == GABLE_OK, "one row is planned");
+  check(gable_plan_packing(plan, &keys[1]) == GABLE_OK && keys[0] == keys[1], "another batch has the same key");
+  check(gable_run(plan, x, packed, bias, y, NULL) == GABLE_OK && y[0] == 3.5f, "and takes the same packed weights");
+  gable_plan_release(plan);
+  gable_packed_release(packed);
+}
+
 int main(void) {
   gable_device* device = NULL;
   check(gable_open("reference", &device) == GABLE_OK, "the reference opens");
@@ -65,6 +105,11 @@ int main(void) {
   conv.dtype = GABLE_F32;
   conv.math = GABLE_TF32;
   check(gable_plan_conv2d(device, &conv, &none) == GABLE_UNSUPPORTED, "the reference has no tf32");
+
+  check_other_ops(device);
+  check(gable_run_add(plan, x, x, y, NULL) == GABLE_INVALID_ARGUMENT, "a convolution is no add");
+  int on_host = -1;
+  check(gable_plan_on_host(plan, &on_host) == GABLE_OK && on_host == 1, "the reference works on the host");
 
   gable_packed_release(packed);
   gable_close(device);

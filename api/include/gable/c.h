@@ -1,4 +1,5 @@
-/* gable for C and for languages that call C: open a device, plan a convolution, pack its weights once, run it.
+/* gable for C and for languages that call C: open a device, plan a convolution or another op, pack its weights once,
+ * run it.
  *
  * Every function that can fail returns a status and leaves its outputs alone on failure; gable_last_error() then has
  * the message of this thread's last failure. Shapes are (N, C, H, W) and (K, C/groups, R, S). */
@@ -45,6 +46,32 @@ typedef struct gable_conv2d {
   int64_t pool_stride[2];
 } gable_conv2d;
 
+/* c[m,n] = activation(sum over k of a[m,k] * b[k,n] + bias[n]), all row-major; b is packed like weights. */
+typedef struct gable_matmul {
+  int64_t m, n, k;
+  gable_dtype dtype;
+  gable_math math;
+  int bias; /* 0 or 1 */
+  gable_activation activation;
+} gable_matmul;
+
+/* Padding counts as minus infinity; incomplete windows are dropped. */
+typedef struct gable_max_pool {
+  int64_t input[4];
+  int64_t window[2];
+  int64_t stride[2];
+  int64_t padding[4]; /* top, left, bottom, right */
+  gable_dtype dtype;
+  gable_layout layout;
+} gable_max_pool;
+
+/* c = a + b, element by element. */
+typedef struct gable_add {
+  int64_t shape[4];
+  gable_dtype dtype;
+  gable_layout layout;
+} gable_add;
+
 /* A result differs from the exact y by at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| +
  * |bias|, and with a max-pool the greatest such M of the window. */
 typedef struct gable_error_bound {
@@ -67,11 +94,14 @@ GABLE_API gable_status gable_open(const char* uri, gable_device** device);
 GABLE_API void gable_close(gable_device* device);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
-/* Fails with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has each kernel's reason) or GABLE_OUT_OF_MEMORY.
- */
+/* These four fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has each kernel's reason) or
+ * GABLE_OUT_OF_MEMORY. A plan runs in one thread at a time. */
 GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
+GABLE_API gable_status gable_plan_matmul(const gable_device* device, const gable_matmul* matmul, gable_plan** plan);
+GABLE_API gable_status gable_plan_max_pool(const gable_device* device, const gable_max_pool* pool, gable_plan** plan);
+GABLE_API gable_status gable_plan_add(const gable_device* device, const gable_add* add, gable_plan** plan);
 GABLE_API void gable_plan_release(gable_plan* plan);
-/* (N, K, Ho, Wo), after the max-pool. */
+/* (N, K, Ho, Wo), after the max-pool; of a matmul (m, n, 1, 1). */
 GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
 /* Copies at most `size` bytes, including the terminating zero. *needed (which may be null) gets the size of the whole
  * text with its zero. */
@@ -83,15 +113,24 @@ GABLE_API gable_status gable_plan_fused(const gable_plan* plan, int* fused);
 /* How far the results of the plan may be from the exact ones. */
 GABLE_API gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* bound);
 
-/* Call it once, outside the hot loop. `weights` are row-major (K, C/groups, R, S), in the plan's dtype and in the
- * device's memory. */
+/* Whether the plan's tensors lie in host memory (1) or in a GPU's (0). */
+GABLE_API gable_status gable_plan_on_host(const gable_plan* plan, int* on_host);
+/* Plans of one device with equal keys take the same packed weights: mostly plans of one layer with other batches. */
+GABLE_API gable_status gable_plan_packing(const gable_plan* plan, uint64_t* key);
+
+/* Call it once, outside the hot loop. `weights` are row-major (K, C/groups, R, S), or (k, n) for a matmul, in the
+ * plan's dtype and in the device's memory. Any number of plans and threads may use the result. */
 GABLE_API gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed);
 GABLE_API void gable_packed_release(gable_packed* packed);
 
-/* x, bias and y lie in the device's memory, and y overlaps nothing that is read. `bias` has K floats; it is null if and
- * only if the description has none. `stream` is the device's native stream, a cudaStream_t for CUDA, or null. */
+/* Runs a conv2d or a matmul. x, bias and y lie in the device's memory, and y overlaps nothing that is read. `bias` has
+ * K floats, or n; it is null if and only if the description has none. `stream` is the device's native stream, a
+ * cudaStream_t for CUDA, or null. */
 GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed* packed, const float* bias,
                                  void* y, void* stream);
+/* The same for ops without weights. c may be exactly a or b. */
+GABLE_API gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, void* stream);
+GABLE_API gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b, void* c, void* stream);
 
 #ifdef __cplusplus
 }
