@@ -5,7 +5,7 @@ import types
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "counting")]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "counting"), str(ROOT / "api" / "python")]
 
 try:
     import torch  # noqa: F401

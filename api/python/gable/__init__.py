@@ -1,0 +1,468 @@
+"""gable for NumPy: layers of a network on gable's C API (gable/c.h), with nothing but NumPy and the standard library.
+
+    import gable
+
+    conv = gable.Conv2d(weights, bias, padding=1, activation="relu")  # weights (K, C/groups, R, S), packed once
+    y = conv(x)                                                        # any batch and image size, from any thread
+
+Arrays are float32, float16, or bfloat16: uint16 with the bits of bfloat16 (to_bf16(), from_bf16()), or ml_dtypes'
+bfloat16. Bias is float32. Layout "nchw" takes x as (N, C, H, W), "nhwc" as (N, H, W, C); weights are the same for both.
+Every failure is a gable.Error; its `code` is the name of the status in gable/c.h, in lower case.
+
+libgable is looked for in $GABLE_LIBRARY, then in the installed tree or the build that this file is a part of, then where
+the system's loader looks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections import OrderedDict
+from numbers import Integral
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "open", "to_bf16", "version"]
+
+VERSION = "0.1"  # the minor version whose C API this is
+CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
+DTYPES = ("f32", "f16", "bf16")
+LAYOUTS = ("nchw", "nhwc")
+MATHS = ("strict", "tf32", "split3", "split6")
+ACTIVATIONS = ("none", "relu", "tanh")
+MAX_PLANS = 64  # that a thread keeps for one layer, or for one device's pools and adds: those used last
+
+
+class Error(Exception):
+    """A failure, with the message of gable::Error, and its code: invalid_argument, unsupported, unavailable, ..."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _wrong(message: str) -> Error:
+    return Error("invalid_argument", message)
+
+
+# --- The C API ---------------------------------------------------------------------------------------------------------
+
+
+class _CConv2d(ctypes.Structure):
+    _fields_ = [
+        ("input", ctypes.c_int64 * 4),
+        ("weights", ctypes.c_int64 * 4),
+        ("stride", ctypes.c_int64 * 2),
+        ("padding", ctypes.c_int64 * 4),
+        ("dilation", ctypes.c_int64 * 2),
+        ("groups", ctypes.c_int64),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+        ("math", ctypes.c_int),
+        ("bias", ctypes.c_int),
+        ("activation", ctypes.c_int),
+        ("pool_window", ctypes.c_int64 * 2),
+        ("pool_stride", ctypes.c_int64 * 2),
+    ]
+
+
+class _CMatmul(ctypes.Structure):
+    _fields_ = [
+        ("m", ctypes.c_int64),
+        ("n", ctypes.c_int64),
+        ("k", ctypes.c_int64),
+        ("dtype", ctypes.c_int),
+        ("math", ctypes.c_int),
+        ("bias", ctypes.c_int),
+        ("activation", ctypes.c_int),
+    ]
+
+
+class _CMaxPool(ctypes.Structure):
+    _fields_ = [
+        ("input", ctypes.c_int64 * 4),
+        ("window", ctypes.c_int64 * 2),
+        ("stride", ctypes.c_int64 * 2),
+        ("padding", ctypes.c_int64 * 4),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
+
+
+class _CAdd(ctypes.Structure):
+    _fields_ = [("shape", ctypes.c_int64 * 4), ("dtype", ctypes.c_int), ("layout", ctypes.c_int)]
+
+
+_pointer = ctypes.c_void_p
+_SIGNATURES = {
+    "gable_open": [ctypes.c_char_p, _pointer],
+    "gable_plan_conv2d": [_pointer, _pointer, _pointer],
+    "gable_plan_matmul": [_pointer, _pointer, _pointer],
+    "gable_plan_max_pool": [_pointer, _pointer, _pointer],
+    "gable_plan_add": [_pointer, _pointer, _pointer],
+    "gable_plan_output_shape": [_pointer, _pointer],
+    "gable_plan_explain": [_pointer, _pointer, ctypes.c_size_t, _pointer],
+    "gable_plan_on_host": [_pointer, _pointer],
+    "gable_plan_packing": [_pointer, _pointer],
+    "gable_pack": [_pointer, _pointer, _pointer],
+    "gable_run": [_pointer] * 6,
+    "gable_run_max_pool": [_pointer] * 4,
+    "gable_run_add": [_pointer] * 5,
+}
+
+
+def _candidates() -> list[str]:
+    """Where libgable may lie: beside this file in an installed tree or a build, then where the loader looks."""
+    named = os.environ.get("GABLE_LIBRARY")
+    if named:
+        return [named]
+    found = []
+    for folder in Path(__file__).resolve().parents:
+        for place in ("lib*", "lib/*", "build/release/lib"):
+            found += sorted(map(str, folder.glob(f"{place}/libgable.so.{VERSION}")))
+    return [*found[:1], f"libgable.so.{VERSION}"]
+
+
+def _load() -> ctypes.CDLL:
+    failures = []
+    for candidate in _candidates():
+        try:
+            api = ctypes.CDLL(candidate)
+        except OSError as error:
+            failures.append(str(error))
+            continue
+        api.gable_version.restype = api.gable_last_error.restype = ctypes.c_char_p
+        loaded = api.gable_version().decode()
+        if not loaded.startswith(VERSION + "."):
+            raise Error("unavailable", f"{candidate} is gable {loaded}; this module is of {VERSION}")
+        missing = [name for name in _SIGNATURES if not hasattr(api, name)]
+        if missing:
+            raise Error("unavailable", f"{candidate} is older than this module: it has no {missing[0]}()")
+        for name, arguments in _SIGNATURES.items():
+            getattr(api, name).argtypes = arguments
+        for name in ("gable_close", "gable_plan_release", "gable_packed_release"):
+            getattr(api, name).argtypes, getattr(api, name).restype = [_pointer], None
+        return api
+    raise Error("unavailable", "libgable can't be loaded: name it by GABLE_LIBRARY. " + "; ".join(failures))
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Loaded at the first use, so that gable.layers needs none."""
+    return _load()
+
+
+def version() -> str:
+    """libgable's version."""
+    return _library().gable_version().decode()
+
+
+def _call(name: str, *arguments: object) -> None:
+    status = getattr(_library(), name)(*arguments)
+    if status != 0:
+        raise Error(CODES[status] if status < len(CODES) else str(status), _library().gable_last_error().decode())
+
+
+class _Handle:
+    """Owns what a function of the C API made, and releases it once."""
+
+    def __init__(self, release: str, make: str, *arguments: object) -> None:
+        self._release = getattr(_library(), release)
+        self.pointer = _pointer()
+        _call(make, *arguments, ctypes.byref(self.pointer))
+
+    def __del__(self) -> None:
+        if self.__dict__.get("pointer"):
+            self._release(self.pointer)
+
+
+def _data(array: np.ndarray | None) -> _pointer:
+    return _pointer(None if array is None else array.ctypes.data)
+
+
+# --- Arguments ---------------------------------------------------------------------------------------------------------
+
+
+def _index(value: str | None, names: tuple[str, ...], what: str) -> int:
+    if value is None:
+        value = "none"
+    if value not in names:
+        raise _wrong(f"{what} is {value!r}; it must be one of {', '.join(names)}")
+    return names.index(value)
+
+
+def _pair(value: int | tuple[int, int], what: str) -> tuple[int, int]:
+    pair = (value, value) if isinstance(value, Integral) else tuple(value)
+    if len(pair) != 2:
+        raise _wrong(f"{what} is {value!r}; it must be a number or a pair (height, width)")
+    return pair
+
+
+def _padding(value: int | tuple[int, ...]) -> tuple[int, int, int, int]:
+    """As gable has it: top, left, bottom, right."""
+    if not isinstance(value, Integral) and len(value) == 4:
+        return tuple(value)
+    return _pair(value, "padding") * 2
+
+
+def _dtype(array: np.ndarray, what: str) -> int:
+    name = array.dtype.name
+    known = {"float32": 0, "float16": 1, "uint16": 2, "bfloat16": 2}
+    if name not in known:
+        raise _wrong(f"{what} is an array of {name}; gable takes float32, float16 and bfloat16 (to_bf16()): "
+                     f"{what}.astype('float32')")
+    return known[name]
+
+
+def _rank(array: np.ndarray, rank: int, what: str) -> np.ndarray:
+    array = np.ascontiguousarray(array)
+    if array.ndim != rank:
+        raise _wrong(f"{what} has the shape {array.shape}; it must have {rank} dimensions")
+    return array
+
+
+def _nchw(shape: tuple[int, ...], layout: int) -> tuple[int, ...]:
+    """The shape as gable describes it, of an array in this layout."""
+    return tuple(shape) if layout == 0 else (shape[0], shape[3], shape[1], shape[2])
+
+
+def _in_layout(shape: tuple[int, ...], layout: int) -> tuple[int, ...]:
+    return tuple(shape) if layout == 0 else (shape[0], shape[2], shape[3], shape[1])
+
+
+def _result(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if out is None:
+        return np.empty(shape, dtype)
+    if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:
+        raise _wrong(f"out is {out.shape} of {out.dtype}; it must be {shape} of {dtype}, writeable and C-contiguous")
+    return out
+
+
+def to_bf16(array: np.ndarray) -> np.ndarray:
+    """float32 as bits of bfloat16 in uint16, rounded to nearest even; a NaN stays one."""
+    array = np.ascontiguousarray(array, np.float32)
+    bits = array.view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))).astype(np.uint32) >> 16
+    return np.where(np.isnan(array), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def from_bf16(array: np.ndarray) -> np.ndarray:
+    """Bits of bfloat16 as float32, exactly."""
+    return (np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+# --- Devices and plans -------------------------------------------------------------------------------------------------
+
+
+class _Plan(_Handle):
+    """A plan of one thread, and the shape of its output."""
+
+    def __init__(self, device: Device, make: str, description: ctypes.Structure) -> None:
+        super().__init__("gable_plan_release", make, device._handle.pointer, ctypes.byref(description))
+        on_host, shape = ctypes.c_int(), (ctypes.c_int64 * 4)()
+        _call("gable_plan_on_host", self.pointer, ctypes.byref(on_host))
+        if not on_host.value:
+            raise Error("unsupported", f"device '{device.uri}' computes in a GPU's memory, and NumPy's arrays lie on the "
+                        "host: open('auto?memory=host'), which copies, or open('auto?only=cuda&memory=host')")
+        _call("gable_plan_output_shape", self.pointer, shape)
+        self.output_shape = tuple(shape)
+
+    def explain(self) -> str:
+        needed = ctypes.c_size_t()
+        _call("gable_plan_explain", self.pointer, None, 0, ctypes.byref(needed))
+        text = ctypes.create_string_buffer(needed.value)
+        _call("gable_plan_explain", self.pointer, text, needed.value, None)
+        return text.value.decode()
+
+
+class _Plans(threading.local):
+    """Plans by what they were made for: a set for each thread, since a plan runs in one thread at a time."""
+
+    def __init__(self) -> None:
+        self.plans: OrderedDict[tuple, _Plan] = OrderedDict()
+
+    def get(self, key: tuple, make) -> _Plan:
+        if key not in self.plans:
+            self.plans[key] = make()
+            if len(self.plans) > MAX_PLANS:
+                self.plans.popitem(last=False)
+        self.plans.move_to_end(key)
+        return self.plans[key]
+
+
+class Device:
+    """A device of gable, such as "auto?memory=host", "cpu:avx2?threads=2" or "onednn". Threads may share it."""
+
+    def __init__(self, uri: str = "auto?memory=host") -> None:
+        self.uri = uri
+        self._handle = _Handle("gable_close", "gable_open", uri.encode())
+        self._plans = _Plans()
+
+
+open = Device  # noqa: A001  gable.open(), as in C++
+
+_opened: dict[str, Device] = {}
+_opened_lock = threading.Lock()
+
+
+def _device(device: Device | str | None) -> Device:
+    """A device by its URI is opened once; None is auto with tensors on the host."""
+    if isinstance(device, Device):
+        return device
+    uri = "auto?memory=host" if device is None else device
+    with _opened_lock:
+        if uri not in _opened:
+            _opened[uri] = Device(uri)
+        return _opened[uri]
+
+
+class _Packed:
+    """Weights in the orders that plans asked for, by the plans' packing keys. Threads share them."""
+
+    def __init__(self, weights: np.ndarray) -> None:
+        self.weights = weights
+        self._packed: dict[int, _Handle] = {}
+        self._lock = threading.Lock()
+
+    def of(self, plan: _Plan) -> _Handle:
+        key = ctypes.c_uint64()
+        _call("gable_plan_packing", plan.pointer, ctypes.byref(key))
+        with self._lock:
+            if key.value not in self._packed:
+                self._packed[key.value] = _Handle("gable_packed_release", "gable_pack", plan.pointer, _data(self.weights))
+            return self._packed[key.value]
+
+
+class _Layer:
+    """What Conv2d and Linear share: weights, bias, and a plan for each input's shape and thread."""
+
+    def __init__(self, weights: np.ndarray, bias: np.ndarray | None, outputs: int, device: Device | str | None) -> None:
+        self.device = _device(device)
+        self._dtype = _dtype(weights, "weights")
+        self._numpy_dtype = weights.dtype
+        self._packed = _Packed(weights)
+        self._bias = None if bias is None else np.ascontiguousarray(bias)
+        self._plans = _Plans()
+        if self._bias is not None and (self._bias.dtype != np.float32 or self._bias.shape != (outputs,)):
+            raise _wrong(f"bias is {self._bias.shape} of {self._bias.dtype}; it must be ({outputs},) of float32")
+
+    def _plan(self, shape: tuple[int, ...]) -> tuple[_Plan, _Handle]:
+        def make() -> _Plan:
+            plan = _Plan(self.device, self._make, self._description(shape))
+            plan.packed = self._packed.of(plan)
+            return plan
+
+        plan = self._plans.get(tuple(shape), make)
+        return plan, plan.packed
+
+    def explain(self, shape: tuple[int, ...]) -> str:
+        """Which device and kernel run inputs of this shape, and why."""
+        return self._plan(shape)[0].explain()
+
+    def _run(self, x: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+        if x.dtype != self._numpy_dtype:
+            raise _wrong(f"x is an array of {x.dtype}, and the weights are of {self._numpy_dtype}: convert one of them")
+        plan, packed = self._plan(shape)
+        y = _result(out, self._output_shape(plan), x.dtype)
+        _call("gable_run", plan.pointer, _data(x), packed.pointer, _data(self._bias), _data(y), None)
+        return y
+
+
+class Conv2d(_Layer):
+    """A convolution as torch.nn.Conv2d computes it: max_pool(activation(conv(x) + bias)).
+
+    weights: (K, C/groups, R, S), in PyTorch's order. stride, dilation: a number or (height, width). padding: the same, or
+    (top, left, bottom, right). activation: None, "relu" or "tanh". max_pool: a window, or (window, stride), fused.
+    The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
+    """
+
+    _make = "gable_plan_conv2d"
+
+    def __init__(self, weights, bias=None, *, stride=1, padding=0, dilation=1, groups=1, activation=None, max_pool=None,
+                 layout="nchw", math="strict", device=None) -> None:
+        weights = _rank(weights, 4, "weights")
+        super().__init__(weights, bias, weights.shape[0], device)
+        self._layout = _index(layout, LAYOUTS, "layout")
+        conv = _CConv2d(groups=groups, layout=self._layout, bias=int(bias is not None), dtype=self._dtype,
+                        math=_index(math, MATHS, "math"), activation=_index(activation, ACTIVATIONS, "activation"))
+        conv.weights[:] = weights.shape
+        conv.stride[:] = _pair(stride, "stride")
+        conv.padding[:] = _padding(padding)
+        conv.dilation[:] = _pair(dilation, "dilation")
+        if max_pool is not None:
+            window, pool_stride = max_pool if isinstance(max_pool, tuple) else (max_pool, max_pool)
+            conv.pool_window[:] = _pair(window, "max_pool")
+            conv.pool_stride[:] = _pair(pool_stride, "max_pool")
+        self._conv = conv
+
+    def _description(self, shape: tuple[int, ...]) -> _CConv2d:
+        conv = _CConv2d.from_buffer_copy(self._conv)
+        conv.input[:] = _nchw(shape, self._layout)
+        return conv
+
+    def _output_shape(self, plan: _Plan) -> tuple[int, ...]:
+        return _in_layout(plan.output_shape, self._layout)
+
+    def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        x = _rank(x, 4, "x")
+        return self._run(x, x.shape, out)
+
+
+class Linear(_Layer):
+    """A fully connected layer as torch.nn.Linear computes it: activation(x @ weights.T + bias).
+
+    weights: (outputs, inputs), in PyTorch's order. x: (rows, inputs).
+    """
+
+    _make = "gable_plan_matmul"
+
+    def __init__(self, weights, bias=None, *, activation=None, math="strict", device=None) -> None:
+        weights = _rank(weights, 2, "weights")
+        super().__init__(np.ascontiguousarray(weights.T), bias, weights.shape[0], device)
+        self._matmul = _CMatmul(n=weights.shape[0], k=weights.shape[1], bias=int(bias is not None), dtype=self._dtype,
+                                math=_index(math, MATHS, "math"),
+                                activation=_index(activation, ACTIVATIONS, "activation"))
+
+    def _description(self, shape: tuple[int, ...]) -> _CMatmul:
+        matmul = _CMatmul.from_buffer_copy(self._matmul)
+        matmul.m = shape[0]
+        return matmul
+
+    def _output_shape(self, plan: _Plan) -> tuple[int, ...]:
+        return plan.output_shape[:2]
+
+    def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        x = _rank(x, 2, "x")
+        if x.shape[1] != self._matmul.k:
+            raise _wrong(f"x has the shape {x.shape}; it must be (rows, {self._matmul.k})")
+        return self._run(x, x.shape, out)
+
+
+def max_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None, out=None) -> np.ndarray:
+    """The maximum over each window; stride is the window if it is not given, as in PyTorch."""
+    device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
+    pool = _CMaxPool(dtype=_dtype(x, "x"), layout=order)
+    pool.input[:] = _nchw(x.shape, order)
+    pool.window[:] = _pair(window, "window")
+    pool.stride[:] = _pair(window if stride is None else stride, "stride")
+    pool.padding[:] = _padding(padding)
+    plan = device._plans.get(("max_pool", bytes(pool)), lambda: _Plan(device, "gable_plan_max_pool", pool))
+    y = _result(out, _in_layout(plan.output_shape, order), x.dtype)
+    _call("gable_run_max_pool", plan.pointer, _data(x), _data(y), None)
+    return y
+
+
+def add(a, b, *, device=None, out=None) -> np.ndarray:
+    """a + b, of arrays of one shape. out may be a or b."""
+    device, a, b = _device(device), _rank(a, 4, "a"), _rank(b, 4, "b")
+    if a.shape != b.shape or a.dtype != b.dtype:
+        raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
+    description = _CAdd(dtype=_dtype(a, "a"))
+    description.shape[:] = a.shape
+    plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
+    c = _result(out, a.shape, a.dtype)
+    _call("gable_run_add", plan.pointer, _data(a), _data(b), _data(c), None)
+    return c

@@ -1,0 +1,163 @@
+"""gable for NumPy (api/python/gable) on the library of this build: right, shared by threads, and clear about mistakes."""
+
+import os
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+np = pytest.importorskip("numpy")
+
+# ctest names the library; without it, as under sanitizers, whose library Python can't load, there is none.
+if "GABLE_COMMAND" in os.environ and not os.environ.get("GABLE_LIBRARY"):
+    pytest.skip("the library of this build can't be loaded by Python", allow_module_level=True)
+try:
+    import gable
+
+    gable.version()
+except gable.Error as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+RANDOM = np.random.default_rng(1)
+
+
+def values(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def convolved(x, weights, bias, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1):
+    """In f64, by NumPy alone; x is NCHW."""
+    top, left, bottom, right = padding
+    x = np.pad(np.asarray(x, np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    outputs, channels, rows, columns = weights.shape
+    height = (x.shape[2] - dilation[0] * (rows - 1) - 1) // stride[0] + 1
+    width = (x.shape[3] - dilation[1] * (columns - 1) - 1) // stride[1] + 1
+    y = np.zeros((x.shape[0], outputs, height, width))
+    for k in range(outputs):
+        first = k // (outputs // groups) * channels
+        for r in range(rows):
+            for s in range(columns):
+                window = x[:, first : first + channels, r * dilation[0] :, s * dilation[1] :]
+                window = window[:, :, : height * stride[0] : stride[0], : width * stride[1] : stride[1]]
+                y[:, k] += np.einsum("nchw,c->nhw", window, np.asarray(weights[k, :, r, s], np.float64))
+    return y + np.asarray(bias, np.float64).reshape(1, -1, 1, 1)
+
+
+def nhwc(array):
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference", None])
+def test_a_convolution_is_that_of_numpy_in_both_layouts(device):
+    x, weights, bias = values(2, 6, 11, 9), values(8, 3, 3, 2), values(8)
+    shape = {"stride": (2, 1), "padding": (1, 0, 2, 1), "dilation": (1, 2), "groups": 2}
+    exact = np.maximum(convolved(x, weights, bias, **shape), 0)
+    conv = gable.Conv2d(weights, bias, activation="relu", device=device, **shape)
+    np.testing.assert_allclose(conv(x), exact, rtol=1e-5, atol=1e-5)
+    other = gable.Conv2d(weights, bias, activation="relu", device=device, layout="nhwc", **shape)
+    np.testing.assert_allclose(other(nhwc(x)), nhwc(exact), rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_takes_any_batch_and_image_and_packs_once():
+    weights, bias = values(8, 4, 3, 3), values(8)
+    conv = gable.Conv2d(weights, bias, padding=1, max_pool=2, device="cpu?kernel=direct")
+    for shape in ((1, 4, 8, 8), (3, 4, 8, 8), (1, 4, 14, 10)):
+        x = values(*shape)
+        y = convolved(x, weights, bias, padding=(1, 1, 1, 1))
+        n, k, h, w = y.shape
+        pooled = y.reshape(n, k, h // 2, 2, w // 2, 2).max((3, 5))
+        np.testing.assert_allclose(conv(x), pooled, rtol=1e-5, atol=1e-5)
+    assert len(conv._packed._packed) == 1
+    assert "direct" in conv.explain((1, 4, 8, 8))
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_sixteen_bits(kind):
+    x, weights, bias = values(1, 16, 8, 8), values(16, 16, 3, 3), values(16)
+    to = (lambda a: a.astype(np.float16)) if kind == "f16" else gable.to_bf16
+    back = (lambda a: a.astype(np.float32)) if kind == "f16" else gable.from_bf16
+    y = gable.Conv2d(to(weights), bias, padding=1, layout="nhwc")(nhwc(to(x)))
+    exact = convolved(back(to(x)), back(to(weights)), bias, padding=(1, 1, 1, 1))
+    np.testing.assert_allclose(back(y), nhwc(exact), rtol=2**-7 if kind == "bf16" else 2**-10, atol=1e-2)
+
+
+def test_bf16_rounds_to_even_and_keeps_nan():
+    given = np.array([1, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38, np.inf, np.nan], np.float32)
+    back = gable.from_bf16(gable.to_bf16(given))
+    assert list(back[:3]) == [1, 1, 1 + 2**-6]
+    assert back[3] == np.inf and back[4] == np.inf and np.isnan(back[5])
+
+
+def test_threads_share_a_layer():
+    weights, bias = values(16, 8, 3, 3), values(16)
+    conv = gable.Conv2d(weights, bias, padding=1, device="cpu?threads=1")
+    inputs = [values(1 + i % 3, 8, 12, 12) for i in range(8)]
+    exact = [conv(x) for x in inputs]
+    wrong = []
+
+    def run(i):
+        for _ in range(50):
+            if not np.array_equal(conv(inputs[i]), exact[i]):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_residual_block_and_a_classifier():
+    x, first, second = values(2, 8, 6, 6), values(8, 8, 3, 3), values(8, 8, 1, 1)
+    biases, weights, bias = values(2, 8), values(5, 8), values(5)
+    a = gable.Conv2d(first, biases[0], padding=1, activation="relu")(x)
+    b = gable.Conv2d(second, biases[1])(a)
+    pooled = gable.max_pool2d(gable.add(a, b, out=b), 3, stride=2, padding=1)
+    y = gable.Linear(weights, bias)(pooled.mean((2, 3)))
+
+    exact_a = np.maximum(convolved(x, first, biases[0], padding=(1, 1, 1, 1)), 0)
+    total = exact_a + convolved(exact_a, second, biases[1])
+    padded = np.pad(total, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    exact = np.stack([padded[:, :, r : r + 5 : 2, s : s + 5 : 2] for r in range(3) for s in range(3)]).max(0)
+    np.testing.assert_allclose(pooled, exact, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(y, exact.mean((2, 3)) @ weights.T.astype(np.float64) + bias, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(nhwc(pooled), gable.max_pool2d(nhwc(b), 3, 2, 1, layout="nhwc"))
+
+
+def test_out_is_written_and_checked():
+    conv = gable.Conv2d(values(4, 2, 1, 1))
+    x, out = values(1, 2, 3, 3), np.zeros((1, 4, 3, 3), np.float32)
+    assert conv(x, out=out) is out and np.array_equal(out, conv(x))
+    with pytest.raises(gable.Error, match="out is .*it must be"):
+        conv(x, out=np.zeros((1, 4, 3, 3), np.float64))
+
+
+@pytest.mark.parametrize(
+    "mistake, code, words",
+    [
+        (lambda: gable.Conv2d(values(4, 3, 1, 1))(values(1, 2, 3, 3)), "invalid_argument", "input"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(2, 3, 3)), "invalid_argument", "x has the shape .2, 3, 3"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1))(np.zeros((1, 2, 3, 3))), "invalid_argument", "float64"),
+        (lambda: gable.Conv2d(np.zeros((4, 2, 1, 1))), "invalid_argument", r"weights.astype\('float32'\)"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), values(3)), "invalid_argument", r"bias is \(3,\)"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="gelu"), "invalid_argument", "none, relu, tanh"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpus"), "unavailable", "cpus"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), math="tf32", device="cpu")(values(1, 2, 3, 3)), "unsupported", "tf32"),
+        (lambda: gable.Linear(values(4, 2))(values(3, 3)), "invalid_argument", r"rows, 2"),
+        (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),
+    ],
+)
+def test_a_mistake_is_an_error_that_names_it(mistake, code, words):
+    with pytest.raises(gable.Error, match=words) as caught:
+        mistake()
+    assert caught.value.code == code
+
+
+def test_the_version_is_that_of_the_header():
+    header = (ROOT / "api/include/gable/version.h").read_text()
+    major, minor = (re.search(rf"GABLE_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR"))
+    assert f"{major}.{minor}" == gable.VERSION
+    assert gable.version().startswith(gable.VERSION + ".")
