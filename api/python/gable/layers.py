@@ -1,0 +1,196 @@
+"""The convolutions of a model as a list for `gable bench --file`: distinct layers, with how often each occurs.
+
+    python3 -m gable.layers model.onnx > my.txt                       # needs the package onnx; weights are not read
+    python3 -m gable.layers model.onnx --input 1x3x224x224 > my.txt   # where the model leaves its input's size open
+
+    from gable import layers                                          # PyTorch: runs the model once
+    print(layers.of_torch(model, torch.empty(1, 3, 224, 224), name="my"))
+
+Layers that gable can't express (1-D, 3-D and transposed convolutions) are comments in the list and go to stderr.
+of_torch() sees modules of the class Conv2d and its subclasses. Calls of torch.nn.functional.conv2d are not modules: export
+such a model to ONNX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A layer with everything that its time depends on. Pairs are height and width; padding is above and left."""
+
+    input: tuple[int, int, int, int]
+    outputs: int
+    output: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    def descriptor(self) -> str:
+        """benchdnn's, as gable reads it (docs/command.md): dilation minus one, the far padding by the output's size."""
+        n, c, h, w = self.input
+        pairs = (("k", self.window), ("s", self.stride), ("p", self.padding),
+                 ("d", tuple(each - 1 for each in self.dilation)))
+        groups = f"g{self.groups}" if self.groups > 1 else ""
+        return (f"{groups}mb{n}ic{c}ih{h}iw{w}oc{self.outputs}oh{self.output[0]}ow{self.output[1]}"
+                + "".join(f"{key}h{pair[0]}{key}w{pair[1]}" for key, pair in pairs))
+
+
+def listed(layers: list[Convolution], left_out: list[str], name: str) -> str:
+    """The list: a line for each distinct layer, in the order of the network."""
+    counts = Counter(layers)
+    lines = [f"# {name}: {len(layers)} convolutions, {len(counts)} distinct"]
+    lines += [f"# left out: {reason}" for reason in left_out]
+    lines += [f'{layer.descriptor()}n"{name}:{i}*{count}"' for i, (layer, count) in enumerate(counts.items(), 1)]
+    return "\n".join(lines) + "\n"
+
+
+def same_padding(size: tuple[int, int], output: tuple[int, int], window: tuple[int, int], stride: tuple[int, int],
+                 dilation: tuple[int, int], more_first: bool = False) -> tuple[int, int]:
+    """Padding above and left where the output's size implies the total: the smaller half, or the larger one."""
+    total = [max(0, (o - 1) * s + d * (k - 1) + 1 - i) for i, o, k, s, d in zip(size, output, window, stride, dilation)]
+    return tuple((each + 1) // 2 if more_first else each // 2 for each in total)
+
+
+# --- PyTorch -----------------------------------------------------------------------------------------------------------
+
+
+def of_torch(model, *inputs, name: str = "") -> str:
+    """The list of a PyTorch model, from one run on these inputs (on the device `meta` nothing is computed)."""
+    layers, left_out = [], []
+
+    def hook(module, arguments, result) -> None:
+        if "Conv2d" not in _bases(module):
+            left_out.append(f"{type(module).__name__} {tuple(module.weight.shape)}")
+            return
+        x, y = tuple(arguments[0].shape), tuple(result.shape)
+        window, stride, dilation = tuple(module.weight.shape[2:]), tuple(module.stride), tuple(module.dilation)
+        padding = (0, 0) if isinstance(module.padding, str) else tuple(module.padding)
+        if y[-2:] != _output(x[-2:], padding, window, stride, dilation):  # padding="same", or a subclass that pads by itself
+            padding = same_padding(x[-2:], y[-2:], window, stride, dilation)
+        layers.append(Convolution(x if len(x) == 4 else (1, *x), y[-3], y[-2:], window, stride, padding, dilation,
+                                  module.groups))
+
+    hooks = [module.register_forward_hook(hook) for module in model.modules() if _is_convolution(module)]
+    try:
+        model(*inputs)
+    finally:
+        for each in hooks:
+            each.remove()
+    return listed(layers, left_out, name or type(model).__name__)
+
+
+def _output(size, padding, window, stride, dilation) -> tuple[int, int]:
+    return tuple((i + 2 * p - d * (k - 1) - 1) // s + 1 for i, p, k, s, d in zip(size, padding, window, stride, dilation))
+
+
+def _bases(module) -> set[str]:
+    return {base.__name__ for base in type(module).__mro__}
+
+
+def _is_convolution(module) -> bool:
+    kinds = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
+    return not _bases(module).isdisjoint(kinds)
+
+
+# --- ONNX --------------------------------------------------------------------------------------------------------------
+
+
+class UnknownShape(Exception):
+    """A tensor whose size the model leaves open."""
+
+
+def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = "") -> str:
+    """The list of an ONNX model. Sizes are inferred from the model's inputs; `input_shape` replaces the first one's."""
+    import onnx
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except OSError:
+        raise
+    except Exception as error:  # protobuf's, whose module differs from version to version
+        raise ValueError(f"{path} is no ONNX model: {error}") from error
+    if input_shape is not None:
+        _resize(model.graph, input_shape)
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            shapes[value.name] = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+    layers, left_out = [], []
+    for node in graph.node:
+        if node.op_type in ("ConvTranspose", "ConvInteger", "QLinearConv"):
+            left_out.append(f"{node.op_type} {node.name}")
+        elif node.op_type == "Conv" and len(_known(shapes, node.input[0], node)) != 4:
+            left_out.append(f"Conv {node.name}: its input has {len(shapes[node.input[0]])} dimensions")
+        elif node.op_type == "Conv":
+            attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+            layers.append(_onnx_convolution(node, attributes, shapes))
+    return listed(layers, left_out, name or Path(path).stem)
+
+
+def _resize(graph, shape: tuple[int, ...]) -> None:
+    """Sets the size of the first input that is no weight. Sizes that were inferred from the old one are dropped."""
+    weights = {tensor.name for tensor in graph.initializer}
+    dims = next(value for value in graph.input if value.name not in weights).type.tensor_type.shape.dim
+    if len(dims) != len(shape):
+        raise ValueError(f"--input has {len(shape)} dimensions; the model's input has {len(dims)}")
+    for dim, size in zip(dims, shape):
+        dim.dim_value = size
+    del graph.value_info[:]
+    for value in graph.output:
+        value.type.tensor_type.ClearField("shape")
+
+
+def _known(shapes: dict[str, tuple[int, ...]], tensor: str, node) -> tuple[int, ...]:
+    shape = shapes.get(tensor, ())
+    if not shape or min(shape) < 1:
+        raise UnknownShape(f"the size of {tensor!r}, which the layer {node.name or node.output[0]!r} takes, is left open: "
+                           "give the model's input a size, for example --input 1x3x224x224")
+    return shape
+
+
+def _onnx_convolution(node, attributes: dict, shapes: dict[str, tuple[int, ...]]) -> Convolution:
+    x, y = _known(shapes, node.input[0], node), _known(shapes, node.output[0], node)
+    weights = _known(shapes, node.input[1], node)
+    window = weights[2:]
+    stride, dilation = (tuple(attributes.get(key, (1, 1))) for key in ("strides", "dilations"))
+    automatic = attributes.get("auto_pad", b"NOTSET").decode()
+    padding = tuple(attributes.get("pads", (0, 0, 0, 0)))[:2]
+    if automatic.startswith("SAME"):
+        padding = same_padding(x[2:], y[2:], window, stride, dilation, more_first=automatic == "SAME_LOWER")
+    return Convolution(x, weights[0], y[2:], window, stride, padding, dilation, attributes.get("group", 1))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m gable.layers", description="The convolutions of an ONNX model, "
+                                     "as a list for gable bench --file. For PyTorch: help(gable.layers).")
+    parser.add_argument("model", type=Path, help="a file .onnx")
+    parser.add_argument("--input", help="size of the model's input, such as 1x3x224x224")
+    parser.add_argument("--name", default="", help="the list's name (the file's)")
+    arguments = parser.parse_args()
+    try:
+        size = tuple(map(int, arguments.input.split("x"))) if arguments.input else None
+        text = of_onnx(arguments.model, size, arguments.name)
+    except ImportError:
+        print("gable.layers: reading ONNX needs the Python package onnx: pip install onnx", file=sys.stderr)
+        return 3
+    except (OSError, ValueError, UnknownShape) as error:
+        print(f"gable.layers: {error}", file=sys.stderr)
+        return 2
+    for line in text.splitlines():
+        if line.startswith("# left out"):
+            print("gable.layers: " + line[2:], file=sys.stderr)
+    sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

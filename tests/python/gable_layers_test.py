@@ -1,0 +1,129 @@
+"""Lists of a model's convolutions (api/python/gable/layers.py): from PyTorch's modules, and from ONNX where onnx is installed."""
+
+import math
+
+import pytest
+
+pytest.importorskip("numpy")  # which the package gable imports
+from gable import layers
+
+
+class Tensor:
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+class Module:
+    """As torch.nn.Module calls forward hooks."""
+
+    def __init__(self):
+        self.hooks = []
+
+    def register_forward_hook(self, hook):
+        self.hooks.append(hook)
+        return type("Handle", (), {"remove": lambda _: self.hooks.remove(hook)})()
+
+
+class Conv2d(Module):
+    def __init__(self, outputs, channels, window, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1):
+        super().__init__()
+        self.weight = Tensor(outputs, channels, *window)
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+
+    def __call__(self, x, size):
+        y = Tensor(x.shape[0], self.weight.shape[0], *size)
+        for hook in self.hooks:
+            hook(self, (x,), y)
+        return y
+
+
+class Conv2dSame(Conv2d):
+    """timm's: pads by itself."""
+
+
+class ConvTranspose3d(Module):
+    weight = Tensor(8, 4, 2, 2, 2)
+
+    def __call__(self, x):
+        for hook in self.hooks:
+            hook(self, (x,), x)
+
+
+class Network(Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = Conv2d(8, 3, (3, 3), stride=(2, 2), padding=(1, 1))
+        self.body = Conv2d(8, 2, (3, 3), padding="same", dilation=(2, 2), groups=4)
+        self.same = Conv2dSame(8, 8, (3, 3), stride=(2, 2))
+        self.up = ConvTranspose3d()
+
+    def modules(self):
+        return [self, self.stem, self.body, self.same, self.up]
+
+    def __call__(self, x):
+        x = self.stem(x, (16, 16))
+        x = self.body(self.body(x, (16, 16)), (16, 16))
+        self.up(self.same(x, (8, 8)))
+
+
+def test_a_torch_model_is_listed_with_counts_and_what_was_left_out():
+    network = Network()
+    assert layers.of_torch(network, Tensor(1, 3, 32, 32), name="toy").splitlines() == [
+        "# toy: 4 convolutions, 3 distinct",
+        "# left out: ConvTranspose3d (8, 4, 2, 2, 2)",
+        'mb1ic3ih32iw32oc8oh16ow16kh3kw3sh2sw2ph1pw1dh0dw0n"toy:1*1"',
+        'g4mb1ic8ih16iw16oc8oh16ow16kh3kw3sh1sw1ph2pw2dh1dw1n"toy:2*2"',
+        'mb1ic8ih16iw16oc8oh8ow8kh3kw3sh2sw2ph0pw0dh0dw0n"toy:3*1"',
+    ]
+    assert all(module.hooks == [] for module in network.modules())
+
+
+@pytest.fixture
+def model(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+
+    def weights(name, *dims):
+        return helper.make_tensor(name, kind, dims, [0.0] * math.prod(dims))
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], name="stem", strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w2"], ["b"], name="dw", group=8, auto_pad="SAME_LOWER", strides=[2, 2]),
+        helper.make_node("Conv", ["b", "w3"], ["c"], name="r1", pads=[0, 1, 1, 2], dilations=[2, 1]),
+        helper.make_node("Conv", ["b", "w3"], ["d"], name="r2", pads=[0, 1, 1, 2], dilations=[2, 1]),
+        helper.make_node("ConvTranspose", ["d", "w4"], ["y"], name="up", strides=[2, 2]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "toy",
+        [helper.make_tensor_value_info("x", kind, ["N", 3, "H", "W"])],
+        [helper.make_tensor_value_info("y", kind, None)],
+        [weights("w1", 8, 3, 3, 3), weights("w2", 8, 1, 3, 3), weights("w3", 8, 8, 3, 3), weights("w4", 8, 4, 2, 2)],
+    )
+    path = tmp_path / "toy.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+    return path
+
+
+def test_an_onnx_model_is_listed(model):
+    assert layers.of_onnx(model, (1, 3, 64, 48)).splitlines() == [
+        "# toy: 4 convolutions, 3 distinct",
+        "# left out: ConvTranspose up",
+        'mb1ic3ih64iw48oc8oh32ow24kh3kw3sh2sw2ph1pw1dh0dw0n"toy:1*1"',
+        'g8mb1ic8ih32iw24oc8oh16ow12kh3kw3sh2sw2ph1pw1dh0dw0n"toy:2*1"',
+        'mb1ic8ih16iw12oc8oh13ow13kh3kw3sh1sw1ph0pw1dh1dw0n"toy:3*2"',
+    ]
+
+
+def test_an_onnx_model_whose_size_is_open_says_what_to_give(model):
+    with pytest.raises(layers.UnknownShape, match="--input 1x3x224x224"):
+        layers.of_onnx(model)
+    with pytest.raises(ValueError, match="3 dimensions"):
+        layers.of_onnx(model, (3, 64, 48))
+
+
+def test_a_file_that_is_no_model_is_named(tmp_path):
+    pytest.importorskip("onnx")
+    (tmp_path / "no.onnx").write_bytes(b"\xff" * 40)
+    with pytest.raises(ValueError, match="no.onnx is no ONNX model"):
+        layers.of_onnx(tmp_path / "no.onnx")
