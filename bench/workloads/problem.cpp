@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bench/common/files.h"
+#include "bench/common/text.h"
 
 namespace gable::bench {
 namespace {
@@ -406,6 +407,13 @@ std::string read_list_text(const std::string& path) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // editors on Windows begin a file with it
   std::string text = read_whole("problem list", path);
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (text.find('\0') != std::string::npos) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("problem list '{}': the file is binary, and a list is text; `python3 -m gable.layers` makes "
+                    "one from a model in ONNX",
+                    printable(path)));
+  }
   return text;
 }
 

@@ -6,6 +6,9 @@
 
 #include <filesystem>
 #include <sstream>
+#include <string>
+
+#include "tests/tools/folder.h"
 
 #include "tests/tools/folder.h"
 
@@ -238,6 +241,13 @@ TEST_CASE("a list of a hundred thousand entries is read whole") {
   REQUIRE(entries.size() == 100000);
   CHECK(entries.back().line == 100000);
   CHECK(entries.back().problem);
+}
+
+TEST_CASE("a binary file, such as a model, is refused as a whole") {
+  const test::Folder folder("problem_test");
+  test::write_text(folder.file("model.onnx"), std::string("\x08\x0a:\0x", 5));
+  CHECK_THROWS_WITH_AS(read_list(folder.file("model.onnx")),
+                       doctest::Contains("model.onnx': the file is binary, and a list is text"), Error);
 }
 
 TEST_CASE("a list that can't be read is an error that names the file") {
