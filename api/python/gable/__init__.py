@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "open", "to_bf16", "version"]
+__all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "to_bf16", "version"]  # open() is no name to import
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
