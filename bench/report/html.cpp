@@ -368,6 +368,18 @@ std::string styles() {
       light, dark, figure_rules(), kPageCss);
 }
 
+/// For text of several lines: escape_markup() takes a line break for a control character.
+std::string escape_lines(std::string_view text) {
+  std::string lines;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    lines += escape_markup(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    lines += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string section(const std::string& title, const std::string& content) {
   return "<section><h2>" + title + "</h2>\n" + content + "</section>\n";
 }
@@ -395,7 +407,7 @@ std::string html(const Studies& studies) {
   const std::string totals = totals_table(studies);
   if (!totals.empty()) {
     out += section("Networks", R"(<div class="scroll" tabindex="0" role="region" aria-label="Networks"><pre>)" +
-                                   escape_markup(totals) + "</pre></div>\n");
+                                   escape_lines(totals) + "</pre></div>\n");
   }
   if (!trainium_rows(studies).empty()) out += section("Beside the Trainium study", trainium_section(studies));
   out += section("Ceilings", ceilings_table(studies));

@@ -277,6 +277,14 @@ TEST_CASE("html: each row is in the page with its numbers; without a script, a f
   }
 }
 
+TEST_CASE("html: totals of networks keep their lines") {
+  json study = samples::cpu_study();
+  for (json& m : study["measurements"]) m["count"] = 2;
+  const std::string page = html(merge({study}));
+  CHECK(contains(page, "\nnetwork  "));
+  CHECK_FALSE(contains(page, "\xEF\xBF\xBD"));
+}
+
 TEST_CASE("text: escaping replaces what markup forbids") {
   CHECK(escape_markup("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
   CHECK(escape_markup("é✓") == "é✓");
