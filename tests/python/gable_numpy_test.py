@@ -83,6 +83,27 @@ def test_sixteen_bits(kind):
     np.testing.assert_allclose(back(y), nhwc(exact), rtol=2**-7 if kind == "bf16" else 2**-10, atol=1e-2)
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_a_bias_of_sixteen_bits_becomes_f32(kind):
+    to = (lambda a: a.astype(np.float16)) if kind == "f16" else gable.to_bf16
+    x, weights, bias = to(values(1, 4, 3, 3)), to(values(2, 4, 1, 1)), np.array([1.5, -0.25], np.float32)
+    assert np.array_equal(gable.Conv2d(weights, to(bias))(x), gable.Conv2d(weights, bias)(x))
+
+
+def test_ml_dtypes_bfloat16():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    x, weights = values(1, 4, 3, 3).astype(bfloat16), values(2, 4, 1, 1).astype(bfloat16)
+    y = gable.Conv2d(weights)(x)
+    assert y.dtype == bfloat16
+    assert np.array_equal(y.view(np.uint16), gable.Conv2d(weights.view(np.uint16))(x.view(np.uint16)))
+
+
+def test_views_are_taken_as_they_read():
+    x, weights = values(3, 3, 4, 2), values(2, 4, 1, 1)
+    turned = x.transpose(3, 2, 0, 1)[:, ::-1]  # not contiguous, with a negative stride
+    assert np.array_equal(gable.Conv2d(weights)(turned), gable.Conv2d(weights)(turned.copy()))
+
+
 def test_bf16_rounds_to_even_and_keeps_nan():
     given = np.array([1, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38, np.inf, np.nan], np.float32)
     back = gable.from_bf16(gable.to_bf16(given))
@@ -141,6 +162,9 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(values(4, 3, 1, 1))(values(1, 2, 3, 3)), "invalid_argument", "input"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(2, 3, 3)), "invalid_argument", "x has the shape .2, 3, 3"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1))(np.zeros((1, 2, 3, 3))), "invalid_argument", "float64"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(0, 2, 3, 3)), "invalid_argument", "0x2x3x3"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1).astype(">f4")), "invalid_argument", "byte order"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(1, 2, 3, 3).astype(">f4")), "invalid_argument", ">f4"),
         (lambda: gable.Conv2d(np.zeros((4, 2, 1, 1))), "invalid_argument", r"weights.astype\('float32'\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), values(3)), "invalid_argument", r"bias is \(3,\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="gelu"), "invalid_argument", "none, relu, tanh"),

@@ -6,7 +6,7 @@
     y = conv(x)                                                        # any batch and image size, from any thread
 
 Arrays are float32, float16, or bfloat16: uint16 with the bits of bfloat16 (to_bf16(), from_bf16()), or ml_dtypes'
-bfloat16. Bias is float32. Layout "nchw" takes x as (N, C, H, W), "nhwc" as (N, H, W, C); weights are the same for both.
+bfloat16. Bias is float32, or 16 bits that become it. Layout "nchw" takes x as (N, C, H, W), "nhwc" as (N, H, W, C); weights are the same for both.
 Every failure is a gable.Error; its `code` is the name of the status in gable/c.h, in lower case.
 
 libgable is looked for in $GABLE_LIBRARY, then in the installed tree or the build that this file is a part of, then where
@@ -214,7 +214,15 @@ def _dtype(array: np.ndarray, what: str) -> int:
     if name not in known:
         raise _wrong(f"{what} is an array of {name}; gable takes float32, float16 and bfloat16 (to_bf16()): "
                      f"{what}.astype('float32')")
+    if not array.dtype.isnative:
+        raise _wrong(f"{what} has the byte order of another machine: {what}.astype('{name}')")
     return known[name]
+
+
+def _bias(bias: np.ndarray) -> np.ndarray:
+    """Of 16 bits, as a model in half precision has it, it becomes float32 exactly; anything else stays as it is."""
+    sixteen = {"float16": lambda: bias.astype(np.float32), "bfloat16": lambda: from_bf16(bias), "uint16": lambda: from_bf16(bias)}
+    return sixteen.get(bias.dtype.name, lambda: bias)()
 
 
 def _rank(array: np.ndarray, rank: int, what: str) -> np.ndarray:
@@ -344,7 +352,7 @@ class _Layer:
         self._dtype = _dtype(weights, "weights")
         self._numpy_dtype = weights.dtype
         self._packed = _Packed(weights)
-        self._bias = None if bias is None else np.ascontiguousarray(bias)
+        self._bias = None if bias is None else _bias(np.ascontiguousarray(bias))
         self._plans = _Plans()
         if self._bias is not None and (self._bias.dtype != np.float32 or self._bias.shape != (outputs,)):
             raise _wrong(f"bias is {self._bias.shape} of {self._bias.dtype}; it must be ({outputs},) of float32")
@@ -363,7 +371,7 @@ class _Layer:
         return self._plan(shape)[0].explain()
 
     def _run(self, x: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-        if x.dtype != self._numpy_dtype:
+        if x.dtype != self._numpy_dtype or not x.dtype.isnative:
             raise _wrong(f"x is an array of {x.dtype}, and the weights are of {self._numpy_dtype}: convert one of them")
         plan, packed = self._plan(shape)
         y = _result(out, self._output_shape(plan), x.dtype)
