@@ -136,10 +136,9 @@ else()
   cmake_path(GET module PARENT_PATH package)
   cmake_path(GET package PARENT_PATH python_path)
   set(extra_environment PYTHONPATH=${python_path} PYTHONDONTWRITEBYTECODE=1)
-  step("gable for NumPy" python3 -c "import gable, numpy; x = numpy.ones((1, 4, 8, 8), 'f4'); \
-y = gable.Conv2d(numpy.ones((8, 4, 3, 3), 'f4'))(x); assert (y == 36).all(); print(gable._library()._name)")
+  step("gable for NumPy" python3 ${SOURCE}/tests/install/consumer/consumer.py)
   set(extra_environment)
-  expect("${libdir}/" "${output}")
+  expect("right, by ${libdir}/" "${output}")
 endif()
 
 find_program(pkg_config pkg-config)
