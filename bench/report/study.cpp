@@ -64,16 +64,19 @@ void assign_tags(std::vector<Machine>& machines) {
 
 std::string math_of(const Measurement& m) { return m.identity.math.empty() ? "strict" : m.identity.math; }
 
-// A device's name, with its math if not all rows are strict, and with the machine's tag if two machines have that
-// device. Machines may have different devices.
+// A device's name, with "(auto)" where `auto` chose it beside rows that name it, with its math if not all rows are
+// strict, and with the machine's tag if two machines have that device. Machines may have different devices.
 void name_series(Studies& studies) {
   std::map<std::string, std::set<std::string>> tags_of_device, maths_of_device;
+  std::set<std::string> named;
   for (const Measurement& m : studies.measurements) {
+    if (m.place.asked.empty()) named.insert(m.place.device);
     tags_of_device[m.place.device].insert(studies.machines[m.machine].tag);
     maths_of_device[m.place.device].insert(math_of(m));
   }
   for (Measurement& m : studies.measurements) {
     m.series = m.place.device;
+    if (!m.place.asked.empty() && named.contains(m.place.device)) m.series += kByAuto;
     if (maths_of_device[m.place.device] != std::set<std::string>{"strict"}) m.series += " " + math_of(m);
     if (tags_of_device[m.place.device].size() > 1) m.series += " · " + studies.machines[m.machine].tag;
   }

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/record/study.h"
@@ -31,7 +32,7 @@ struct Refused : Refusal {
 struct Measurement : Row {
   size_t machine = 0;
   std::string label{};   // name, with "+pool" if the study has it with and without a pool, "(mbN)" after --quick
-  std::string series{};  // device, its math unless all are strict, its machine's tag if two have the device
+  std::string series{};  // device, kByAuto, its math unless all are strict, its machine's tag if two have the device
 
   // A logarithmic plot can't show zero work (transpose, reorder). The points of one addition in many tiles, or of one
   // loop with many working sets, would hide each other. Tables show such rows.
@@ -50,6 +51,7 @@ const std::string& source_of(const Row& row);
 
 // Whether a series is of a vendor's library, which others are compared with.
 bool is_vendor_library(const std::string& series);
+inline constexpr std::string_view kByAuto = " (auto)";  // in the series of a device that rows of the study name as well
 
 // A program that is not gable's, with all its parts, points or not.
 struct Program : ProgramEntry {

@@ -101,6 +101,14 @@ std::string text_of(const std::vector<Cells>& lines) {
   return text;
 }
 
+/// What a series has behind its device and kByAuto.
+std::string_view after_device(const Measurement& m) {
+  std::string_view rest(m.series);
+  rest.remove_prefix(m.place.device.size());
+  if (rest.starts_with(kByAuto)) rest.remove_prefix(kByAuto.size());
+  return rest;
+}
+
 /// Rows and refusals of lists.
 struct Layers {
   std::vector<Row> rows;
@@ -114,7 +122,7 @@ Layers layers_of(const Studies& studies) {
     if (!m.identity.count) continue;
     layers.rows.push_back(m);
     Placement& place = layers.rows.back().place;
-    place.device = place.asked.empty() ? m.series : place.asked + m.series.substr(m.place.device.size());
+    place.device = place.asked.empty() ? m.series : place.asked + std::string(after_device(m));
     place.asked.clear();
     lists.insert(m.identity.suite);
   }
