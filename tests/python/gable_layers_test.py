@@ -122,6 +122,21 @@ def test_an_onnx_model_whose_size_is_open_says_what_to_give(model):
         layers.of_onnx(model, (3, 64, 48))
 
 
+def test_an_onnx_layer_whose_size_is_not_known_is_left_out_and_the_others_are_listed(model):
+    import onnx
+
+    changed = onnx.load(str(model))
+    helper = onnx.helper
+    changed.graph.input.append(helper.make_tensor_value_info("sizes", onnx.TensorProto.INT64, [4]))
+    changed.graph.node.insert(1, helper.make_node("Reshape", ["a", "sizes"], ["free"]))
+    changed.graph.node[2].input[0] = "free"
+    onnx.save(changed, str(model))
+    lines = layers.of_onnx(model, (1, 3, 64, 48)).splitlines()
+    assert lines[0] == "# toy: 1 convolutions, 1 distinct"
+    assert [line for line in lines if "Conv dw: the size of" in line] != []
+    assert lines[-1].endswith('n"toy:1*1"')
+
+
 def test_a_file_that_is_no_model_is_named(tmp_path):
     pytest.importorskip("onnx")
     (tmp_path / "no.onnx").write_bytes(b"\xff" * 40)

@@ -107,6 +107,10 @@ class UnknownShape(Exception):
     """A tensor whose size the model leaves open."""
 
 
+class NotTwoDimensional(Exception):
+    """A convolution of another number of dimensions."""
+
+
 def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = "") -> str:
     """The list of an ONNX model. Sizes are inferred from the model's inputs; `input_shape` replaces the first one's."""
     import onnx
@@ -119,21 +123,25 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
         raise ValueError(f"{path} is no ONNX model: {error}") from error
     if input_shape is not None:
         _resize(model.graph, input_shape)
-    graph = onnx.shape_inference.infer_shapes(model).graph
+    graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):
             shapes[value.name] = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
-    layers, left_out = [], []
+    layers, left_out, unknown = [], [], []
     for node in graph.node:
         if node.op_type in ("ConvTranspose", "ConvInteger", "QLinearConv"):
             left_out.append(f"{node.op_type} {node.name}")
-        elif node.op_type == "Conv" and len(_known(shapes, node.input[0], node)) != 4:
-            left_out.append(f"Conv {node.name}: its input has {len(shapes[node.input[0]])} dimensions")
         elif node.op_type == "Conv":
-            attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-            layers.append(_onnx_convolution(node, attributes, shapes))
-    return listed(layers, left_out, name or Path(path).stem)
+            try:
+                layers.append(_onnx_convolution(node, shapes))
+            except UnknownShape as error:
+                unknown.append(error)
+            except NotTwoDimensional as error:
+                left_out.append(str(error))
+    if unknown and not layers:
+        raise unknown[0]
+    return listed(layers, left_out + [str(error) for error in unknown], name or Path(path).stem)
 
 
 def _resize(graph, shape: tuple[int, ...]) -> None:
@@ -152,14 +160,18 @@ def _resize(graph, shape: tuple[int, ...]) -> None:
 def _known(shapes: dict[str, tuple[int, ...]], tensor: str, node) -> tuple[int, ...]:
     shape = shapes.get(tensor, ())
     if not shape or min(shape) < 1:
-        raise UnknownShape(f"the size of {tensor!r}, which the layer {node.name or node.output[0]!r} takes, is left open: "
-                           "give the model's input a size, for example --input 1x3x224x224")
+        raise UnknownShape(f"Conv {node.name or node.output[0]}: the size of {tensor} is not known; the model's input may "
+                           "need another size, as by --input 1x3x224x224")
     return shape
 
 
-def _onnx_convolution(node, attributes: dict, shapes: dict[str, tuple[int, ...]]) -> Convolution:
-    x, y = _known(shapes, node.input[0], node), _known(shapes, node.output[0], node)
-    weights = _known(shapes, node.input[1], node)
+def _onnx_convolution(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
+    import onnx
+
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    x, y, weights = (_known(shapes, tensor, node) for tensor in (node.input[0], node.output[0], node.input[1]))
+    if len(x) != 4:
+        raise NotTwoDimensional(f"Conv {node.name or node.output[0]}: its input has {len(x)} dimensions")
     window = weights[2:]
     stride, dilation = (tuple(attributes.get(key, (1, 1))) for key in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", b"NOTSET").decode()
