@@ -11,6 +11,7 @@ namespace {
 std::string one_line(std::string text) {
   const std::size_t headline = text.find(":\n");
   if (headline != std::string::npos) text.erase(0, text.find_first_not_of(" \n", headline + 1));
+  while (text.ends_with('\n')) text.pop_back();
   std::string line;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\n') {

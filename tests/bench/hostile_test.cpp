@@ -500,6 +500,14 @@ TEST_CASE("a word that is no command is named, with the commands that there are"
   CHECK(run_command(folder, "--frobnicate").code == 2);
 }
 
+TEST_CASE("a refusal of many kernels is one line") {
+  Outcome outcome;
+  outcome.refuse(
+      {}, "auto",
+      Error(ErrorCode::unsupported, "device 'auto' can't run it:\n  a: why\n  b: why\npassed over c: none\n"));
+  CHECK(outcome.refused.at(0).reason == "a: why; b: why; passed over c: none");
+}
+
 TEST_CASE("whole numbers out of range and values of commas alone are bad usage that names the option") {
   const Folder folder;
   for (const char* option :
