@@ -278,6 +278,24 @@ TEST_CASE("html: each row is in the page with its numbers; without a script, a f
   }
 }
 
+TEST_CASE("table: a device that auto chose is told from the same device by its name") {
+  json study = samples::cpu_study({"f32"});
+  json chosen = study["measurements"][0];
+  chosen["asked"] = "auto?threads=2";
+  const std::string device = chosen["device"];
+  const json named = study["measurements"];
+  study["measurements"] = json::array({chosen});
+  CHECK_FALSE(contains(table(merge({study})), "(auto)"));
+  study["measurements"] = named;
+  study["measurements"].push_back(chosen);
+  for (json& m : study["measurements"]) m["count"] = 1;
+  const Studies studies = merge({study});
+  CHECK(contains(table(studies), device + " (auto)"));
+  const std::string totals = totals_table(studies);
+  CHECK(contains(totals, "auto?threads=2 "));
+  CHECK_FALSE(contains(totals, "(auto)"));
+}
+
 TEST_CASE("html: totals of networks keep their lines") {
   json study = samples::cpu_study();
   for (json& m : study["measurements"]) m["count"] = 2;
@@ -423,24 +441,6 @@ TEST_CASE("table: rows of fewer than five samples have their number, in a column
   const std::size_t first = text.find('\n') + 1, second = text.find('\n', first) + 1;
   CHECK(text[second - 2] == '4');
   CHECK(text[text.find('\n', second) - 1] != '4');
-}
-
-TEST_CASE("table: a device that auto chose is told from the same device by its name") {
-  json study = samples::cpu_study({"f32"});
-  json chosen = study["measurements"][0];
-  chosen["asked"] = "auto?threads=2";
-  const std::string device = chosen["device"];
-  const json named = study["measurements"];
-  study["measurements"] = json::array({chosen});
-  CHECK_FALSE(contains(table(merge({study})), "(auto)"));
-  study["measurements"] = named;
-  study["measurements"].push_back(chosen);
-  for (json& m : study["measurements"]) m["count"] = 1;
-  const Studies studies = merge({study});
-  CHECK(contains(table(studies), device + " (auto)"));
-  const std::string totals = totals_table(studies);
-  CHECK(contains(totals, "auto?threads=2 "));
-  CHECK_FALSE(contains(totals, "(auto)"));
 }
 
 TEST_CASE("table: cases that a device refused for one reason share a line, others keep theirs") {
