@@ -64,15 +64,15 @@ void choices(std::string_view data) {
   const std::string text = data.starts_with("gable") ? std::string(data) : with_checksums(data);
   std::ofstream(cache.file(), std::ios::binary) << text;
   std::filesystem::permissions(cache.file(), perms::owner_read | perms::owner_write);
-  const std::optional<Ranking> found = cache.find("op");
-  if (!found) return;
+  const std::shared_ptr<const Ranking> found = cache.find("op");
+  if (found == nullptr) return;
   for (const Candidate& one : found->candidates) {
     if (!is_time(one.predicted) || !is_time(one.measured) || !(one.copies >= 0)) fail("a choice's time is none");
   }
   cache.store("other", *found);
   ChoiceCache again(folder.path(), "fuzz");
-  const std::optional<Ranking> kept = again.find("other");
-  if (!kept || kept->candidates.size() != found->candidates.size()) fail("a choice that was stored is lost");
+  const std::shared_ptr<const Ranking> kept = again.find("other");
+  if (kept == nullptr || kept->candidates.size() != found->candidates.size()) fail("a choice that was stored is lost");
 }
 
 }  // namespace fuzz

@@ -119,9 +119,9 @@ class AutoDevice final : public DeviceImpl {
 
   Choice choose(const Op& op) const override {
     const std::string key = describe(op);
-    std::optional<Ranking> known = cache_.find(key);
-    if (!known && options_.measures) known = tuned(op);
-    if (known) {
+    std::shared_ptr<const Ranking> known = cache_.find(key);
+    if (known == nullptr && options_.measures) known = tuned(op);
+    if (known != nullptr) {
       if (std::optional<Choice> choice = follow(op, *known)) return std::move(*choice);
     }
     return by_model(op);
@@ -138,7 +138,7 @@ class AutoDevice final : public DeviceImpl {
   }
 
   Ranking ranking(const Op& op) const override {
-    if (std::optional<Ranking> known = cache_.find(describe(op)); known && is_usable(*known)) return *known;
+    if (const auto known = cache_.find(describe(op)); known != nullptr && is_usable(*known)) return *known;
     return model_ranking(op);
   }
 
@@ -206,18 +206,18 @@ class AutoDevice final : public DeviceImpl {
     return all;
   }
 
-  /// Empty if there is no memory or no time for tensors to measure with: the plan itself does not need them.
-  std::optional<Ranking> tuned(const Op& op) const {
+  /// Null if there is no memory or no time for tensors to measure with: the plan itself does not need them.
+  std::shared_ptr<const Ranking> tuned(const Op& op) const {
     std::string why = "out of memory";
     try {
-      return tune(op, options_.tuning_seconds);
+      return std::make_shared<const Ranking>(tune(op, options_.tuning_seconds));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::out_of_memory && error.code() != ErrorCode::invalid_argument) throw;
       why = error.what();
     } catch (const std::bad_alloc&) {
     }
     log_word(describe(op) + " could not be measured, so the model chooses: " + why);
-    return std::nullopt;
+    return nullptr;
   }
 
   Ranking model_ranking(const Op& op) const {

@@ -136,20 +136,27 @@ bool has_right_checksum(std::string_view line) {
   return line.substr(0, kSumDigits) == hex(checksum(line.substr(kSumDigits + 1)));
 }
 
-/// The candidates, seven fields each, of a line in which op_of() finds an op. Empty if the fields make no sense.
-std::vector<Candidate> candidates_of(std::string_view line) {
+/// Null without candidates.
+std::shared_ptr<const Ranking> measured_ranking(std::vector<Candidate> candidates) {
+  if (candidates.empty()) return nullptr;
+  return std::make_shared<const Ranking>(
+      Ranking{.candidates = std::move(candidates), .source = ChoiceSource::measured});
+}
+
+/// The candidates, seven fields each, of a line in which op_of() finds an op. Null if the fields make no sense.
+std::shared_ptr<const Ranking> ranking_of(std::string_view line) {
   constexpr std::size_t kEach = 7;
   const std::vector<std::string_view> fields = split(line.substr(kSumDigits + 1), '\t');
   const std::size_t count = (fields.size() - 1) / kEach;
-  if (fields.size() != 1 + count * kEach || count > kMaxCandidates) return {};
+  if (fields.size() != 1 + count * kEach || count > kMaxCandidates) return nullptr;
   std::vector<Candidate> all;
   all.reserve(count);
   for (std::size_t i = 1; i < fields.size(); i += kEach) {
     std::optional<Candidate> one = candidate_of(&fields[i]);
-    if (!one) return {};
+    if (!one) return nullptr;
     all.push_back(std::move(*one));
   }
-  return all;
+  return measured_ranking(std::move(all));
 }
 
 /// Why a file is not to be trusted; empty: it is.
@@ -262,7 +269,7 @@ ChoiceCache::ChoiceCache(path folder, std::string identity)
   if (!folder_.empty()) file_ = folder_ / ("choices-" + hex(checksum(identity_)) + ".txt");
 }
 
-std::optional<Ranking> ChoiceCache::find(const std::string& op) {
+std::shared_ptr<const Ranking> ChoiceCache::find(const std::string& op) {
   const std::lock_guard guard(mutex_);
   const auto now = std::chrono::steady_clock::now();
   if (!file_.empty() && (!by_op_.contains(op) || now - looked_ > kFresh)) {
@@ -271,15 +278,14 @@ std::optional<Ranking> ChoiceCache::find(const std::string& op) {
   }
   drop_damaged(op);
   const auto found = by_op_.find(op);
-  if (found == by_op_.end()) return std::nullopt;
-  return Ranking{.candidates = found->second->candidates, .source = ChoiceSource::measured};
+  return found == by_op_.end() ? nullptr : found->second->ranking;
 }
 
 void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
   std::vector<Candidate> candidates = ranking.candidates;
   if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   const auto line = std::make_shared<const std::string>(line_of(op, candidates));
-  Entry entry{line, *line, std::move(candidates)};
+  Entry entry{line, *line, measured_ranking(std::move(candidates))};
   std::unique_lock guard(mutex_, std::defer_lock);  // other threads find() while this one waits for the file's lock
   if (file_.empty()) {
     guard.lock();
@@ -337,7 +343,7 @@ void ChoiceCache::read() {
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     Entry entry{whole, line};
     const auto known = by_op_.find(op_of(line));
-    if (known != by_op_.end() && known->second->line == line) entry.candidates = std::move(known->second->candidates);
+    if (known != by_op_.end() && known->second->line == line) entry.ranking = known->second->ranking;
     // A damaged line must not replace a whole line of the same op.
     const bool is_usable = known == by_op_.end() ? !op_of(line).empty() : is_whole(entry);
     if (is_usable) {
@@ -352,8 +358,8 @@ void ChoiceCache::read() {
 /// Whether the entry's line has its checksum and makes sense. Lines are parsed when they are needed, since a process
 /// needs few of them.
 bool ChoiceCache::is_whole(Entry& entry) {
-  if (entry.candidates.empty() && has_right_checksum(entry.line)) entry.candidates = candidates_of(entry.line);
-  return !entry.candidates.empty();
+  if (entry.ranking == nullptr && has_right_checksum(entry.line)) entry.ranking = ranking_of(entry.line);
+  return entry.ranking != nullptr;
 }
 
 void ChoiceCache::drop_damaged(const std::string& op) {

@@ -14,7 +14,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,7 +30,8 @@ class ChoiceCache {
   /// versions.
   ChoiceCache(std::filesystem::path folder, std::string identity);
 
-  std::optional<Ranking> find(const std::string& op);
+  /// What was measured; null if nothing was. Shared, since a copy of dozens of candidates takes longer than the search.
+  std::shared_ptr<const Ranking> find(const std::string& op);
   void store(const std::string& op, const Ranking& ranking);
 
   /// Empty without a folder.
@@ -39,9 +39,9 @@ class ChoiceCache {
 
  private:
   struct Entry {
-    std::shared_ptr<const std::string> text;  ///< that holds the line: the file's, or one of its own
-    std::string_view line;                    ///< as in the file: checksum, op, candidates
-    std::vector<Candidate> candidates{};      ///< of the line, once is_whole() has looked at it
+    std::shared_ptr<const std::string> text;   ///< that holds the line: the file's, or one of its own
+    std::string_view line;                     ///< as in the file: checksum, op, candidates
+    std::shared_ptr<const Ranking> ranking{};  ///< of the line, once is_whole() has looked at it
   };
   /// Identifies one state of the file.
   struct Stamp {

@@ -42,7 +42,7 @@ class CoreCeilings {
  private:
   /// 0 if nothing was measured.
   double remembered() {
-    const std::optional<Ranking> found = cache_.find(kWorkName);
+    const std::shared_ptr<const Ranking> found = cache_.find(kWorkName);
     if (!found || found->first() == nullptr || !found->first()->measured) return 0;
     return kWorkDone / *found->first()->measured;
   }
