@@ -68,8 +68,15 @@ class Search {
   const DeviceInfo* with_uri(const std::vector<DeviceInfo>& found, const std::string& uri) {
     const auto device = std::find_if(found.begin(), found.end(), [&](const auto& info) { return info.uri == uri; });
     if (device != found.end() && device->available) return &*device;
-    pass_over(uri, device == found.end() ? "there is no such device" : device->reason);
+    pass_over(uri, device == found.end() ? why_absent(found) : device->reason);
     return nullptr;
+  }
+
+  /// What the backend has instead. A backend without devices says why: a driver is missing, the GPU is hidden.
+  static std::string why_absent(const std::vector<DeviceInfo>& found) {
+    std::string text = "there is no such device";
+    for (const DeviceInfo& info : found) text += info.available ? "; there is " + info.uri : "; " + info.reason;
+    return text;
   }
 
   /// The first available device, one in the wanted memory if there is any; null, with the reasons, if none is

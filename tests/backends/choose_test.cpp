@@ -208,6 +208,27 @@ TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another 
   CHECK(words.text().empty());
 }
 
+TEST_CASE("a GPU that is gone when auto is opened anew: the host's devices run the op, and the reason can be read") {
+  const Words words;
+  const Op op = add(5200);
+  CHECK(tune(open(kBoth), op, 60).source == ChoiceSource::measured);
+  setenv("GABLE_TEST_GONE", "1", 1);
+  const Device device = open(kBoth);
+  CHECK(choose(device, op).source == ChoiceSource::model);  // what was measured beside the GPU is not used
+  const Plan plan = device.plan(op);
+  CHECK(plan.device_uri() == "choose_host");
+  CHECK(contains(plan.explain(), "passed over choose_gpu: no GPU is visible"));
+  check_sum(plan, 5200);
+  CHECK(tune(device, op, 60).source == ChoiceSource::measured);
+  for (const char* uri : {"auto?only=choose_gpu", "auto?only=choose_gpu:0", "auto?only=choose_gpu&memory=cuda:7"})
+    CHECK(contains(message_of([&] { open(uri); }, ErrorCode::unavailable), "no GPU is visible"));
+  unsetenv("GABLE_TEST_GONE");
+  const Ranking again = choose(open(kBoth), op);
+  CHECK(again.source == ChoiceSource::measured);
+  CHECK(again.candidates.size() > choose(device, op).candidates.size());
+  CHECK(words.text().empty());
+}
+
 TEST_CASE("a plan that was searched for while tuning is made again without a search") {
   const Op op = add(6000);
   const Device device = open(kBoth);
@@ -305,7 +326,8 @@ TEST_CASE("wrong options are refused with what would be right") {
   CHECK(contains(message_of([] { open("auto?memory=disk"); }), "host or cuda:N"));
   CHECK(contains(message_of([] { open("auto?choose=random"); }), "model or measured"));
   CHECK(contains(message_of([] { open("auto?limit=-1"); }), "above 0"));
-  CHECK(contains(message_of([] { open("auto?only=cpu:pdp11"); }, ErrorCode::unavailable), "there is no such device"));
+  CHECK(contains(message_of([] { open("auto?only=cpu:pdp11"); }, ErrorCode::unavailable),
+                 "passed over cpu:pdp11: there is no such device; there is cpu"));
   CHECK(contains(message_of([] { tune(open("auto?only=cpu"), add(4), -1); }), "must be above 0"));
 }
 

@@ -1,12 +1,14 @@
 // Devices for choose_test, which add f32 tensors. Their time is what they say.
 //   choose_gpu    its memory is "cuda:7" (pointers are the host's); fast: 1 us for a run, plus copies where tensors lie
-//                 on the host; of a second kernel it says no time. It refuses to copy to a memory that is not cuda:7
+//                 on the host; of a second kernel it says no time. It refuses to copy to a memory that is not cuda:7.
+//                 It is gone while GABLE_TEST_GONE is set
 //   choose_host   host memory; 4 ns an element predicted; two kernels, of which the second is the faster in truth and
 //   is
 //                 searched for
 //   choose_slow   host memory; 1 ns an element predicted. Like a vendor's library, it must be asked whether it can
 //                 add: it can't add an odd number of elements
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 #include "tests/backends/plugins/test_backend.h"
@@ -105,7 +107,12 @@ class ChooseBackend final : public TestBackend {
  public:
   ChooseBackend() : TestBackend(GABLE_TEST_BACKEND) {}
   int priority() const override { return kIsGpu ? 1002 : kIsSlow ? 1000 : 1001; }
-  std::vector<DeviceInfo> probe() const override { return {info()}; }
+  std::vector<DeviceInfo> probe() const override {
+    DeviceInfo found = info();
+    found.available = !kIsGpu || std::getenv("GABLE_TEST_GONE") == nullptr;
+    if (!found.available) found.reason = "no GPU is visible";
+    return {found};
+  }
   std::shared_ptr<DeviceImpl> open(const DeviceUri&) const override { return std::make_shared<ChooseDevice>(); }
 };
 
