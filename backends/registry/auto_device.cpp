@@ -21,6 +21,7 @@ using DevicePointer = std::shared_ptr<DeviceImpl>;
 
 constexpr double kMargin = 1.03;  // predicted speed-up over a preferred device that is needed to replace it
 constexpr double kDoubt = 1.005;  // measured speed-up over the predicted choice that is needed to replace it
+constexpr double kCheap = 1e-3;   // predicted seconds: a run of less is worth it for the first kernel of any device
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DeviceInfo auto_info(const std::string& uri, const DeviceInfo& first) {
@@ -98,6 +99,13 @@ bool is_hopeless(const Candidate& one, const Candidate& first) {
   return one.predicted && first.predicted && *one.predicted > kHopeless * *first.predicted;
 }
 
+/// Whether the candidate is the first of its device. Kernels without an estimate are measured, so the one that the
+/// device prefers to them must be too, or a host that is slower than predicted loses to the wrong kernel of the GPU.
+bool leads_its_device(const Candidate& one, const Ranking& ranking) {
+  const auto same = [&](const Candidate& other) { return other.device == one.device; };
+  return &*std::find_if(ranking.candidates.begin(), ranking.candidates.end(), same) == &one;
+}
+
 class AutoDevice final : public DeviceImpl {
  public:
   AutoDevice(AutoOptions options, std::vector<AutoCandidate> candidates, DevicePointer owner)
@@ -151,8 +159,12 @@ class AutoDevice final : public DeviceImpl {
     std::string all_refused;
     for (Candidate& one : ranking.candidates) {
       all_refused += "\n  " + one.device + "/" + one.kernel + ": " + one.refusal;
-      if (!one.supported() || is_hopeless(one, ranking.candidates.front())) continue;
-      contestants.push_back(contestant_of(op, one));
+      if (!one.supported()) continue;
+      const bool hopeless = is_hopeless(one, ranking.candidates.front());
+      if (hopeless && !(leads_its_device(one, ranking) && *one.predicted < kCheap)) continue;
+      Contestant contestant = contestant_of(op, one);
+      if (hopeless && contestant.search) continue;  // the search takes long, however short the run
+      contestants.push_back(std::move(contestant));
       measured.push_back(&one);
     }
     if (contestants.empty()) {

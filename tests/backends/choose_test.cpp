@@ -208,6 +208,16 @@ TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another 
   CHECK(words.text().empty());
 }
 
+TEST_CASE("tuning a small op on the host measures the GPU's own choice too, not only kernels without an estimate") {
+  int quick = 0, spare = 0;
+  for (const Candidate& one : tune(open(kBoth), add(4), 60).candidates) {
+    if (!one.device.starts_with("choose_gpu") || !one.measured) continue;
+    ++(one.kernel == "quick" ? quick : spare);
+  }
+  CHECK(quick == 1);
+  CHECK(spare == 1);
+}
+
 TEST_CASE("a GPU that is gone when auto is opened anew: the host's devices run the op, and the reason can be read") {
   const Words words;
   const Op op = add(5200);
