@@ -1,6 +1,8 @@
 // See geometry.h.
 #include "cpu/bf16/geometry.h"
 
+#include <numeric>
+
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu::bf16 {
@@ -17,6 +19,40 @@ std::int64_t merged_groups(const Conv2dProblem& p, const Bf16Unit& unit) {
 bool folds(const Conv2dProblem& p, std::int64_t pixel, const Bf16Unit& unit) {
   if (p.dilation_w != 1 || p.s == 1 || pixel > kChannels) return false;
   return pixel * p.s <= kChannels || (unit.loads_full_halves && ceil_div(pixel * p.s, kChannels) < p.s);
+}
+
+/// How many of a tile's rows cross a cache line, counted over the positions after which addresses repeat. Positions lie
+/// `pitch` elements apart, the first one at the start of a line.
+std::int64_t rows_across_lines(const Terms& terms, std::int64_t pitch) {
+  constexpr std::int64_t kLine = kChannels;  // elements
+  std::int64_t count = 0;
+  for (std::int64_t position = 0; position < kLine / std::gcd(kLine, pitch); ++position) {
+    for (std::int64_t block = 0; block < terms.blocks; ++block) {
+      const std::int64_t in_line = (position * pitch + terms.first_channel(block)) % kLine;
+      if (in_line + terms.block_channels > kLine) ++count;
+    }
+  }
+  return count;
+}
+
+/// Cuts the channels of a unit that loads full halves into blocks of equal size: the even one, of those that need no
+/// more blocks, whose rows cross the fewest cache lines where tiles read the image. Such a row takes two loads.
+void cut_channels(Terms& terms, std::int64_t pitch) {
+  const auto cut = [&](std::int64_t block_channels) {
+    terms.block_channels = block_channels;
+    terms.last_block = terms.channels - block_channels;
+    return rows_across_lines(terms, pitch);
+  };
+  std::int64_t best = round_up(ceil_div(terms.channels, terms.blocks), 2);
+  std::int64_t least = cut(best);
+  const bool may_read_image = terms.fold == 1 && terms.parts == 1 && terms.blocks > 1;
+  for (std::int64_t tried = best + 2; may_read_image && tried <= kChannels; tried += 2) {
+    const std::int64_t rows = cut(tried);
+    if (rows >= least) continue;
+    best = tried;
+    least = rows;
+  }
+  cut(best);
 }
 
 }  // namespace
@@ -55,13 +91,14 @@ Terms terms_of(const Conv2dProblem& p, const Geometry& g, int products, const Bf
               .pixel = pixel,
               .channels = pairs_only ? round_up(channels, 2) : channels,
               .blocks = blocks,
-              .block_channels = pairs_only ? round_up(ceil_div(channels, blocks), 2) : kChannels,
+              .block_channels = kChannels,
               .last_block = 0,
               .last_pairs = 0,
               .last_is_single = !pairs_only && channels % 2 == 1 && (fold > 1 || p.r * p.s == 1),
               .tap_rows = p.r,
               .tap_columns = fold > 1 ? 1 : p.s};
-  terms.last_block = pairs_only ? terms.channels - terms.block_channels : (blocks - 1) * kChannels;
+  terms.last_block = (blocks - 1) * kChannels;
+  if (pairs_only) cut_channels(terms, p.c);
   terms.last_pairs = static_cast<int>(ceil_div(channels - terms.last_block, 2));
   return terms;
 }

@@ -339,6 +339,19 @@ TEST_CASE("bf16 staging: phases of strides and windows of any size are found at 
   CHECK(phases_of(p, terms).columns.size() == 1 << 18);  // comparing each with all before takes half a minute
 }
 
+TEST_CASE("bf16 terms: blocks of channels are cut where rows of tiles cross the fewest cache lines") {
+  // Channels, and those of a block. Of 72, blocks of 24 end with lines as often as they can; of 104 and 64 none are
+  // better than the smallest.
+  const std::int64_t cuts[][2] = {{64, 32}, {72, 24}, {80, 32}, {104, 26}, {112, 32}, {144, 32}, {20, 20}};
+  for (const auto& [channels, block] : cuts) {
+    CAPTURE(channels);
+    const Conv2dProblem p = sized({.n = 1, .c = channels, .h = 8, .w = 8, .k = 32}, 0, 0);
+    const Terms terms = terms_of(p, geometry_of(p, emulated_unit()), 1, emulated_unit());
+    CHECK(terms.block_channels == block);
+    CHECK(terms.last_block == channels - block);
+  }
+}
+
 TEST_CASE("bf16 axis: source ranges hold what the taps of some outputs read, and nothing outside the image") {
   for (const Axis& axis : {Axis{20, 3, 1, 1, 1, 1}, Axis{20, 3, 2, 1, 2, 1}, Axis{20, 1, 3, 0, 1, 1}}) {
     for (std::int64_t first = 0; first < 4; ++first) {

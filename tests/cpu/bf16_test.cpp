@@ -294,6 +294,11 @@ TEST_CASE("bf16: panels of 1x1, with tails of pixels, channels and lanes, in row
   check_everywhere(same_padded({.c = 33, .h = 9, .w = 20, .k = 40, .bias = true}), random);
   check_everywhere(sized({.c = 40, .h = 9, .w = 20, .k = 40, .pad_top = 1, .pad_left = 2}, 1, 1), random);
   check_everywhere(sized({.c = 128, .h = 13, .w = 13, .k = 80, .groups = 2, .bias = true}, 0, 0), random, 4);
+  // Whole blocks, of which the last begins within the one before.
+  for (const std::int64_t channels : {80, 144}) {
+    check_everywhere(sized({.c = channels, .h = 7, .w = 9, .k = 40, .bias = true}, 0, 0), random);
+    check_everywhere(same_padded({.c = channels, .h = 16, .w = 16, .k = 24, .r = 3, .s = 3}), random);
+  }
 }
 
 TEST_CASE("bf16: 1x1 of two blocks of channels, whose weights stay in registers") {
