@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kMaxPositions = 2048;
 constexpr std::int64_t kMaxColumns = 128;
+constexpr std::int64_t kGatheredPositions = 1024;
 // Halves have at least this many positions, if the row has them: with fewer, products wait for weights.
 constexpr int kFewestPositions = 10;
 constexpr std::int64_t kFewestStridedColumns = 7;
@@ -92,8 +93,8 @@ class Search {
   std::int64_t panels_in_l3() const { return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes(), 1, g_.panels); }
 
   bool takes_panels() const {
-    return unit_.panels != nullptr && b_.terms.products == 1 && p_.r * p_.s == 1 && g_.pool == 1 &&
-           p_.activation != Activation::tanh;
+    return unit_.panels != nullptr && b_.terms.products == 1 && (p_.r * p_.s == 1 || b_.terms.gathers) &&
+           g_.pool == 1 && p_.activation != Activation::tanh;
   }
 
   // ---- Positions of a half.
@@ -206,8 +207,8 @@ class Search {
   bool may_read_in_image() const {
     const std::int64_t columns = outputs_inside(column_axis(p_, g_));
     const std::int64_t rows = outputs_inside(row_axis(p_, g_));
-    if (!unit_.loads_full_halves || b_.terms.parts > 1 || b_.terms.fold > 1 || g_.group_c % 2 != 0 ||
-        g_.c % g_.group_c != 0) {
+    if (!unit_.loads_full_halves || b_.terms.parts > 1 || b_.terms.fold > 1 || b_.terms.gathers ||
+        g_.group_c % 2 != 0 || g_.c % g_.group_c != 0) {
       return false;
     }
     if (std::min(rows, columns) < b_.positions || work_.weights_outermost) return false;
@@ -224,7 +225,8 @@ class Search {
   /// strip, so each thread must use it for several panels.
   bool may_read_by_images() const {
     const bool one_tap_padded = (p_.r == 1 && p_.pad_top > 0) || (p_.s == 1 && p_.pad_left > 0);
-    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.pool > 1 || b_.terms.fold > 1 || one_tap_padded) {
+    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.pool > 1 || b_.terms.fold > 1 || b_.terms.gathers ||
+        one_tap_padded) {
       return false;
     }
     if (work_.weights_outermost) return false;
@@ -266,7 +268,9 @@ class Search {
       return;
     }
     // Folded rows are short, and neighbouring work units have little staged input in common.
-    const std::int64_t positions = b_.terms.fold > 1 ? 2 * kMaxPositions : kMaxPositions;
+    const std::int64_t positions = b_.terms.fold > 1  ? 2 * kMaxPositions
+                                   : b_.terms.gathers ? kGatheredPositions
+                                                      : kMaxPositions;
     const std::int64_t most = std::max(kMaxColumns, positions / g_.rows);
     work_.rows = g_.pool;
     work_.columns = std::min(g_.columns, round_up(even_part(g_.columns, most), column_step()));
@@ -303,7 +307,7 @@ class Search {
       while (units() < threads_ && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
       return;
     }
-    if (b_.multiplies_panels && g_.rows == 1) return feed_threads_panels();
+    if (b_.multiplies_panels && g_.rows == 1 && !b_.terms.gathers) return feed_threads_panels();
     const WorkCut whole = work_;
     const std::int64_t wanted = kUnitsPerThread * threads_;
     while (units() < wanted && work_.rows > 4 * g_.pool) {

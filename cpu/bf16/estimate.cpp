@@ -12,8 +12,9 @@ namespace {
 
 constexpr double kHertz = 3e9;
 // Cycles of a unit that loads full halves.
-constexpr double kStage = 5;    // to stage a block of 32 channels of a position
-constexpr double kStore = 3.7;  // to store 16 lanes of a position
+constexpr double kStage = 5;        // to stage a block of 32 channels of a position
+constexpr double kGatheredRow = 2;  // to gather a kernel row of a position's window
+constexpr double kStore = 3.7;      // to store 16 lanes of a position
 // The same unit with f16 or f32 that is split into parts. Fitted to f16 beside the kernels of f32 arithmetic.
 constexpr double kSplitPixel = 10, kSplitBlock = 12;  // to stage a pixel, and each block of it
 constexpr double kStoreSplit = 7.5;
@@ -48,8 +49,10 @@ double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
 double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
   if (b.input != bf16::InputPath::staged && b.input != bf16::InputPath::by_images) return 0;
   const bf16::Geometry& g = b.geometry;
-  if (unit.loads_full_halves && b.terms.parts == 1)
-    return computed_positions(b, unit) * static_cast<double>(b.terms.blocks * g.groups) * kStage;
+  if (unit.loads_full_halves && b.terms.parts == 1) {
+    const double rows = b.terms.gathers ? static_cast<double>(p.r) * kGatheredRow : 0;
+    return computed_positions(b, unit) * (static_cast<double>(b.terms.blocks * g.groups) * kStage + rows);
+  }
   const auto pixels = static_cast<double>(p.n * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s));
   if (unit.loads_full_halves)
     return pixels * static_cast<double>(g.groups) * (kSplitPixel + static_cast<double>(b.terms.blocks) * kSplitBlock);

@@ -35,6 +35,7 @@ Geometry geometry_of(const Conv2dProblem& problem, const Bf16Unit& unit);
 /// What a sum adds up: taps x channels x products of parts.
 struct Terms {
   int products, parts;
+  bool gathers;           // a position holds its whole window, row after row: few channels, of a unit with panels
   std::int64_t fold;      // columns of the kernel in one position; 1: not folded
   std::int64_t position;  // elements of a staged position that is not folded: one block of channels, or fewer
   std::int64_t pixel;     // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only

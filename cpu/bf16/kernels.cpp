@@ -314,6 +314,80 @@ void stage_row(const StageRow& row) {
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
+/// The lanes of a block that columns `taps` of a kernel row fill, whose first channel would be lane `first`.
+HWY_INLINE std::uint32_t lanes_of(std::int64_t first, const bf16::WindowRow& row, const TapRange& taps) {
+  const std::int64_t begin = std::clamp<std::int64_t>(first + taps.begin * row.channels, 0, row.block_channels);
+  const std::int64_t end = std::clamp<std::int64_t>(first + taps.end * row.channels, begin, row.block_channels);
+  return static_cast<std::uint32_t>(((std::uint64_t{1} << end) - 1) & ~((std::uint64_t{1} << begin) - 1));
+}
+
+/// The kernel rows of a window in one block, for the columns that read the image: each is a masked load.
+class BlockRows {
+ public:
+  BlockRows(const bf16::WindowRow& row, std::int64_t block, const TapRange& taps) {
+    const std::int64_t first = row.first_channel(block);
+    for (std::int64_t kh = row.kernel_rows.begin; kh < row.kernel_rows.end; ++kh) {
+      const std::int64_t begin = kh * row.row_channels() - first;
+      const std::uint32_t lanes = lanes_of(begin, row, taps);
+      if (lanes == 0) continue;
+      offsets_[count_] = (kh - row.kernel_rows.begin) * row.pitch - begin;
+      masks_[count_++] = lanes;
+    }
+  }
+  /// `x`: the window's first pixel in the first kernel row that reads the image.
+  HWY_INLINE void gather(const std::uint16_t* x, std::uint16_t* to) const {
+    __m512i all = _mm512_setzero_si512();
+    for (int i = 0; i < count_; ++i) all = _mm512_mask_loadu_epi16(all, masks_[i], x + offsets_[i]);
+    _mm512_storeu_si512(to, all);
+  }
+
+ private:
+  int count_ = 0;
+  std::int64_t offsets_[kChannels];
+  std::uint32_t masks_[kChannels];
+};
+
+void gather_windows(const bf16::WindowRow& row) {
+  const TapRange all{0, row.kernel_columns};
+  // The outputs whose columns all read the image.
+  const std::int64_t begin = std::min(row.outputs, row.column >= 0 ? 0 : ceil_div(-row.column, row.stride));
+  const std::int64_t room = row.width - row.kernel_columns - row.column;
+  const std::int64_t end = room < 0 ? begin : std::clamp(room / row.stride + 1, begin, row.outputs);
+  for (std::int64_t block = 0; block < row.blocks; ++block) {
+    std::uint16_t* to = row.strip + block * kChannels;
+    const std::uint16_t* x = row.x + row.column * row.channels;
+    const std::int64_t step = row.stride * row.channels;
+    const auto edge = [&](std::int64_t i) {
+      const TapRange taps = taps_inside(row.column + i * row.stride, row.width, 1, row.kernel_columns);
+      BlockRows(row, block, taps).gather(x + i * step, to + i * row.position);
+    };
+    for (std::int64_t i = 0; i < begin; ++i) edge(i);
+    const BlockRows whole(row, block, all);
+    for (std::int64_t i = begin; i < end; ++i) whole.gather(x + i * step, to + i * row.position);
+    for (std::int64_t i = end; i < row.outputs; ++i) edge(i);
+  }
+}
+#else
+void gather_windows(const bf16::WindowRow& row) {
+  for (std::int64_t i = 0; i < row.outputs; ++i) {
+    const std::int64_t column = row.column + i * row.stride;
+    const TapRange taps = taps_inside(column, row.width, 1, row.kernel_columns);
+    std::uint16_t* const position = row.strip + i * row.position;
+    std::fill_n(position, row.blocks * kChannels, std::uint16_t{0});
+    for (std::int64_t block = 0; block < row.blocks; ++block) {
+      for (std::int64_t channel = 0; channel < row.block_channels; ++channel) {
+        const std::int64_t at = row.first_channel(block) + channel;
+        const std::int64_t kh = at / row.row_channels(), kw = at % row.row_channels() / row.channels;
+        if (kh < row.kernel_rows.begin || kh >= row.kernel_rows.end || kw < taps.begin || kw >= taps.end) continue;
+        const std::uint16_t* x = row.x + (kh - row.kernel_rows.begin) * row.pitch + column * row.channels;
+        position[block * kChannels + channel] = x[at % row.row_channels()];
+      }
+    }
+  }
+}
+#endif
+
 /// One vector of accumulators after pool, bias and activation.
 template <class D>
 HWY_INLINE hn::Vec<D> epilogue_vector(D d, const Epilogue& call, std::int64_t pixel, std::int64_t lane) {
@@ -381,6 +455,7 @@ const Bf16Kernels& bf16_kernels_here() {
   static const Bf16Kernels kernels{.stage_bf16 = &stage_row<1, std::uint16_t>,
                                    .stage_f16 = &stage_row<2, F16>,
                                    .stage_f32 = {nullptr, nullptr, &stage_row<2, float>, &stage_row<3, float>},
+                                   .gather = &gather_windows,
                                    .epilogue_bf16 = &epilogue<DType::bf16>,
                                    .epilogue_f16 = &epilogue<DType::f16>,
                                    .epilogue_f32 = &epilogue<DType::f32>};

@@ -48,12 +48,32 @@ struct StageRow {
 };
 using StageFunction = void (*)(const StageRow&);
 
+/// The windows of a row of outputs, each gathered to blocks of 32 channels, with zeros in padding and behind the last
+/// channel of a block: kernel row kh of output i reads kernel_columns pixels from column + i*stride on.
+struct WindowRow {
+  const std::uint16_t* x;  // column 0 of the first kernel row that reads the image
+  std::int64_t pitch;      // elements from one kernel row to the next
+  TapRange kernel_rows;    // that read the image
+  std::int64_t width, channels, kernel_columns;
+  std::int64_t column, stride, outputs;
+  std::uint16_t* strip;
+  std::int64_t position, blocks;            // elements of an output, and its blocks
+  std::int64_t block_channels, last_block;  // as in StripRow, of the window's channels
+
+  std::int64_t row_channels() const { return kernel_columns * channels; }
+  std::int64_t first_channel(std::int64_t block) const {
+    return block + 1 == blocks ? last_block : block * block_channels;
+  }
+};
+using WindowFunction = void (*)(const WindowRow&);
+
 }  // namespace gable::cpu::bf16
 
 namespace gable::cpu {
 
 struct Bf16Kernels {
   bf16::StageFunction stage_bf16, stage_f16, stage_f32[4];  // of f32 by the number of parts
+  bf16::WindowFunction gather;
   bf16::EpilogueFunction epilogue_bf16, epilogue_f16, epilogue_f32;
 
   bf16::StageFunction stage(DType type, int parts) const {

@@ -19,7 +19,10 @@ InputView input_of(const Run& run, const WorkUnit& work, float* workspace) {
     return view_in_place(run, work);
   }
   const Terms& terms = run.blocking.terms;
-  note(run, terms.parts > 1 ? Path::bf16_split : terms.fold > 1 ? Path::bf16_fold : Path::bf16_stage);
+  note(run, terms.parts > 1  ? Path::bf16_split
+            : terms.fold > 1 ? Path::bf16_fold
+            : terms.gathers  ? Path::bf16_gather
+                             : Path::bf16_stage);
   auto& staged = *reinterpret_cast<StagedInput*>(workspace + staged_input_offset(run.unit));
   std::uint16_t* const strip = strip_in(run, workspace);
   if (staged.run != run.number || staged.input != work.input) stage_strip(run, work, strip);

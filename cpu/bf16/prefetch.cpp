@@ -27,7 +27,8 @@ std::int64_t tiles_of(const Blocking& b, const WorkUnit& work) {
 Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t index) {
   const Blocking& b = run.blocking;
   const Conv2dProblem& p = run.problem;
-  if (!run.unit.loads_full_halves || b.input == InputPath::by_images || b.terms.fold > 1 || index >= b.work.count) {
+  if (!run.unit.loads_full_halves || b.input == InputPath::by_images || b.terms.fold > 1 || b.terms.gathers ||
+      index >= b.work.count) {
     return {};
   }
   if (share_of(b.work.count, index, run.threads) != share_of(b.work.count, current.index, run.threads)) return {};

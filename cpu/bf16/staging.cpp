@@ -1,6 +1,8 @@
 // See staging.h.
 #include "cpu/bf16/staging.h"
 
+#include "cpu/bf16/axis.h"
+
 namespace gable::cpu::bf16 {
 namespace {
 
@@ -60,7 +62,38 @@ InputView view_of_strip(const Run& run, const std::uint16_t* strip) {
   return {strip, shape.columns * shape.position, shape.position, shape.block, run.blocking.terms.fold > 1};
 }
 
+namespace {
+
+void gather_windows(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+  const Blocking& b = run.blocking;
+  const Conv2dProblem& p = run.problem;
+  const Axis rows = row_axis(p, b.geometry);
+  WindowRow row{};
+  row.pitch = p.dilation_h * p.w * p.c;
+  row.width = p.w;
+  row.channels = p.c;
+  row.kernel_columns = p.s;
+  row.column = work.first_column * p.stride_w - p.pad_left;
+  row.stride = p.stride_w;
+  row.outputs = work.columns;
+  row.position = b.strip.position;
+  row.blocks = b.terms.blocks;
+  row.block_channels = b.terms.block_channels;
+  row.last_block = b.terms.last_block;
+  for (std::int64_t i = 0; i < work.rows; ++i, strip += b.strip.columns * b.strip.position) {
+    const std::int64_t out = work.first_row + i, first = out * p.stride_h - p.pad_top;
+    row.kernel_rows = rows.taps_of(out);
+    const std::int64_t source = work.image * p.h + first + row.kernel_rows.begin * p.dilation_h;
+    row.x = static_cast<const std::uint16_t*>(run.x) + source * p.w * p.c;
+    row.strip = strip;
+    run.kernels.gather(row);
+  }
+}
+
+}  // namespace
+
 void stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+  if (run.blocking.terms.gathers) return gather_windows(run, work, strip);
   const Blocking& b = run.blocking;
   const Conv2dProblem& p = run.problem;
   const StripShape& shape = b.strip;

@@ -18,7 +18,8 @@ struct InputView {
 /// x itself, of a pointwise problem.
 InputView view_in_place(const Run& run, const WorkUnit& work);
 
-/// Stages rows, phase by phase: a row of each of the work unit's groups, whose strips follow one another.
+/// Stages rows, phase by phase: a row of each of the work unit's groups, whose strips follow one another. Or gathers
+/// the windows of each row of outputs.
 void stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip);
 /// The strip of the work unit's first group.
 InputView view_of_strip(const Run& run, const std::uint16_t* strip);

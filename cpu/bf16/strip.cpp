@@ -40,6 +40,7 @@ Phases phases_of(const Conv2dProblem& p, const Terms& terms) {
 StripShape StripLayout::shape(std::int64_t rows, std::int64_t columns) const {
   const Conv2dProblem& p = problem;
   StripShape shape{};
+  if (terms.gathers) return {rows, columns, terms.position, kChannels, rows * columns * terms.position};
   shape.position = terms.fold > 1 ? terms.pixel * p.stride_w : terms.position;
   std::int64_t positions;
   if (path == InputPath::by_images) {

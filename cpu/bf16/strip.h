@@ -1,7 +1,7 @@
 // The strip: a work unit's input, staged once as [part][block of 32 channels][row phase][column phase][row][column]
 // [32 channels]. A phase holds the rows (columns) of equal remainder modulo the stride, so that neighbouring outputs
 // read neighbouring positions, 64 bytes apart, for every stride, and a tap is a constant offset. By images, it is
-// [block][row][column][image][32 channels].
+// [block][row][column][image][32 channels]; of gathered windows, [row][column][block][32 channels] of the output.
 #pragma once
 
 #include <cstdint>

@@ -75,6 +75,7 @@ enum class Path {
   widened_pointwise,
   bf16_stage,
   bf16_fold,
+  bf16_gather,
   bf16_split,
   bf16_in_place,
   bf16_in_image,

@@ -315,6 +315,32 @@ TEST_CASE("bf16: 1x1 of two blocks of channels, whose weights stay in registers"
   }
 }
 
+TEST_CASE("bf16: windows of few channels, gathered whole into one and two blocks") {
+  std::mt19937 random(36);
+  for (const std::int64_t channels : {1, 2, 3, 4, 7}) {
+    for (const std::int64_t size : {3, 5, 7}) {
+      for (const std::int64_t stride : {1, 2}) {
+        // So many outputs that gathering pays.
+        Conv2dProblem p{.n = 1, .c = channels, .h = 9, .w = 19, .k = 42 * size, .r = size, .s = 13 - 2 * size};
+        if (p.s < 1) p.s = size;
+        p.stride_h = stride;
+        p.stride_w = 3 - stride;
+        p.pad_top = size / 2;
+        p.pad_left = p.s / 2;
+        p.dilation_h = 1 + size % 2 * (stride - 1);
+        p.bias = stride == 1;
+        p.activation = size == 5 ? Activation::none : Activation::relu;
+        check_everywhere(sized(p, size / 2, p.s / 2), random);
+        check_everywhere(sized(p, 0, 1), random, 3);
+      }
+    }
+  }
+  // A window wider than the image, and one whose rows all read padding.
+  check_everywhere(sized({.c = 3, .h = 2, .w = 2, .k = 169, .r = 3, .s = 5, .pad_top = 1, .pad_left = 2}, 2, 2),
+                   random);
+  check_everywhere(sized({.c = 3, .h = 5, .w = 9, .k = 90, .r = 3, .s = 3, .pad_top = 4, .pad_left = 4}, 4, 4), random);
+}
+
 TEST_CASE("bf16: groups of 4, 8, 16 and 24 channels, folded and not, staged whole") {
   std::mt19937 random(32);
   for (const std::int64_t width : {4, 8, 16, 24}) {
