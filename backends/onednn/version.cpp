@@ -7,11 +7,16 @@ namespace {
 
 constexpr dnnl::prop_kind kInference = dnnl::prop_kind::forward_inference;
 
-/// Moves on to an implementation that is not brgemm. oneDNN 2 reads the operation's descriptor while it does.
-void skip_brgemm(dnnl::convolution_forward::primitive_desc& description) {
-  while (std::string(description.impl_info_str()).find("brg") != std::string::npos) {
+/// Moves on to an implementation without `part` in its name. oneDNN 2 reads the operation's descriptor while it does.
+void skip(const char* part, dnnl::convolution_forward::primitive_desc& description) {
+  while (std::string(description.impl_info_str()).find(part) != std::string::npos) {
     if (!description.next_impl()) throw dnnl::error(dnnl_unimplemented, "oneDNN has only brgemm for this op");
   }
+}
+
+void skip_brgemm(const ConvolutionArguments& a, dnnl::convolution_forward::primitive_desc& description) {
+  if (a.avoid_brdgmm) skip("brdgmm", description);
+  if (a.avoid_brgemm) skip("brg", description);
 }
 
 }  // namespace
@@ -29,7 +34,7 @@ dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engin
                                     : Descriptor(kInference, a.algorithm, a.source, a.weights, a.destination, a.strides,
                                                  a.dilations, a.padding_before, a.padding_after);
   dnnl::convolution_forward::primitive_desc description(descriptor, attributes, engine);
-  if (a.avoid_brgemm) skip_brgemm(description);
+  skip_brgemm(a, description);
   return description;
 }
 
@@ -92,7 +97,7 @@ dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engin
                                a.dilations, a.padding_before, a.padding_after, attributes)
                  : Description(engine, kInference, a.algorithm, a.source, a.weights, a.destination, a.strides,
                                a.dilations, a.padding_before, a.padding_after, attributes);
-  if (a.avoid_brgemm) skip_brgemm(description);
+  skip_brgemm(a, description);
   return description;
 }
 

@@ -29,6 +29,7 @@ struct ConvolutionArguments {
   dnnl::memory::dims padding_before;
   dnnl::memory::dims padding_after;
   bool avoid_brgemm = false;  ///< take the first implementation that is not brgemm
+  bool avoid_brdgmm = false;  ///< nor its depthwise kind, which has a name of its own
 };
 
 struct PoolingArguments {

@@ -65,6 +65,8 @@ std::vector<Conv2d> odd_convolutions() {
        .stride = {3, 1},
        .padding = {0, 2, 2, 2},
        .dilation = {3, 3}},
+      // few channels and a wide window, whose 16-bit depthwise kernel it never ends making
+      {.input = {1, 7, 3, 114}, .weights = {7, 1, 1, 15}, .padding = {0, 7}, .groups = 7},
       // thin images and kernels, even kernels, a long row
       {.input = {1, 8, 1, 40}, .weights = {16, 8, 1, 5}, .padding = {0, 2}},
       {.input = {1, 8, 37, 1}, .weights = {16, 8, 7, 1}, .padding = {3, 0}},
