@@ -62,6 +62,19 @@ FirstLayer first_layer(const Conv2dProblem& p) {
           .waste_32 = log_waste(row, 32)};
 }
 
+/// Whether all groups have 16 channels or multiples, in and out, or 4, 8 or 12. oneDNN's jit kernel for f32 takes such
+/// groups; others go to its brgemm kernel, mostly the one for AVX2.
+struct GroupBlocks {
+  double whole = 0, parts = 0;
+};
+
+GroupBlocks group_blocks(const Conv2dProblem& p) {
+  if (shape_class(p) != ShapeClass::grouped) return {};
+  const auto in = p.group_c(), out = p.group_k();
+  return {.whole = in % 16 == 0 && out % 16 == 0 ? 1.0 : 0.0,
+          .parts = in % 4 == 0 && out % 4 == 0 && in < 16 && out < 16 ? 1.0 : 0.0};
+}
+
 double log_of(std::int64_t count, double most) { return std::log(std::min(static_cast<double>(count), most)); }
 
 double roof_of(double multiply_adds, double bytes, const Rates& rates) {
@@ -105,6 +118,7 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
   const double size = std::log(std::min(roof * 1e6, kMaxMicroseconds));
   const double pixels = log_of(p.ho * p.wo, kMaxPixels);
   const FirstLayer first = first_layer(p);
+  const GroupBlocks blocks = group_blocks(p);
   const std::array<double, kShapeFeatures> features{1,
                                                     size,
                                                     size * size / 10,
@@ -128,7 +142,9 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     first.leaves_out,
                                                     first.is_patch,
                                                     first.waste_16,
-                                                    first.waste_32};
+                                                    first.waste_32,
+                                                    blocks.whole,
+                                                    blocks.parts};
   const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

@@ -123,6 +123,17 @@ def first_layer(e: dict[str, int]) -> list[float]:
     ]
 
 
+def group_blocks(e: dict[str, int]) -> list[float]:
+    """Whether all groups have 16 channels or multiples, in and out, and whether they have 4, 8 or 12."""
+    if shape_class(e) != "grouped":
+        return [0.0] * 2
+    both = (e["ic"] // e["g"], e["oc"] // e["g"])
+    return [
+        1 if all(count % 16 == 0 for count in both) else 0,
+        1 if all(count % 4 == 0 and count < 16 for count in both) else 0,
+    ]
+
+
 def features(layer: Layer) -> list[float]:
     e = layer.extents
     size = math.log(min(roof(layer) * 1e6, 2e4))
@@ -150,6 +161,7 @@ def features(layer: Layer) -> list[float]:
         log_waste(group_k, 32),
         1 if e["kh"] > e["kw"] else 0,
         *first_layer(e),
+        *group_blocks(e),
     ]
 
 

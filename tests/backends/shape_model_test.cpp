@@ -146,6 +146,27 @@ TEST_CASE("shape model: first layers are told apart by their windows") {
   CHECK(log_time(3, 4, kWaste32) == doctest::Approx(std::log(32 / 12.0)));
 }
 
+TEST_CASE("shape model: groups are told apart by whole blocks of channels") {
+  constexpr std::size_t kWhole = 24, kParts = 25;  // as in bench/fit_choice.py
+  const auto found = [](std::int64_t groups, std::int64_t in, std::int64_t out, std::size_t feature) {
+    ShapeFits fits{};
+    for (ShapeFit& fit : fits[0][0][0]) {
+      fit.weights[feature] = 1;
+      fit.least = -9, fit.most = 9;
+    }
+    Conv2dProblem p = spatial(DType::f32);
+    p.groups = groups, p.c = groups * in, p.k = groups * out;
+    const Rates rates = host_rates(p.dtype, 1, false);
+    return std::log(modelled_seconds(p, rates, fits) / modelled_seconds(p, rates, ShapeFits{}));
+  };
+  CHECK(found(2, 16, 32, kWhole) == doctest::Approx(1));
+  CHECK(found(2, 16, 24, kWhole) == doctest::Approx(0));
+  CHECK(found(1, 16, 32, kWhole) == doctest::Approx(0));
+  CHECK(found(2, 4, 12, kParts) == doctest::Approx(1));
+  CHECK(found(2, 16, 16, kParts) == doctest::Approx(0));
+  CHECK(found(16, 1, 4, kParts) == doctest::Approx(0));
+}
+
 TEST_CASE("shape model: the speed of this machine's cores is measured, but for those with AMX") {
   CHECK(host_speed(true) == 1);
   CHECK(host_speed(false) > 1e-3);

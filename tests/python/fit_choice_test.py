@@ -40,12 +40,27 @@ def test_classes(problem, name):
 
 def test_first_layers_are_told_apart_by_their_windows():
     def last(problem):
-        return fit_choice.features(layer(problem))[-4:]
+        return fit_choice.features(layer(problem))[-6:-2]
 
     assert last("mb1ic3ih224oc64oh56kh4sh4") == [0, 1, pytest.approx(math.log(16 / 12)), pytest.approx(math.log(32 / 12))]
     assert last("mb1ic3ih224oc64oh112kh3sh2ph1")[:2] == [0, 0]
     assert last("mb1ic3ih224oc64oh56kh3sh4")[:2] == [1, 0]
     assert last("mb1ic16ih224oc64oh56kh4sh4") == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("problem", "found"),
+    [
+        ("g2mb1ic32ih9oc64kh3ph1", [1, 0]),
+        ("g2mb1ic8ih9oc24kh1", [0, 1]),
+        ("g2mb1ic32ih9oc24kh1", [0, 0]),
+        ("g2mb1ic28ih9oc28kh3ph1", [0, 0]),
+        ("g16mb1ic16ih9oc64kh3ph1", [0, 0]),
+        ("mb1ic16ih9oc16kh3ph1", [0, 0]),
+    ],
+)
+def test_groups_are_told_apart_by_whole_blocks_of_channels(problem, found):
+    assert fit_choice.features(layer(problem))[-2:] == found
 
 
 def layers_by_law():
