@@ -63,7 +63,7 @@ FirstLayer first_layer(const Conv2dProblem& p) {
 }
 
 /// Whether all groups have 16 channels or multiples, in and out, or 4, 8 or 12. oneDNN's jit kernel for f32 takes such
-/// groups; others go to its brgemm kernel, mostly the one for AVX2.
+/// groups; others go to its brgemm kernels, more than half of them to that for AVX2.
 struct GroupBlocks {
   double whole = 0, parts = 0;
 };
