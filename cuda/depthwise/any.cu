@@ -1,5 +1,5 @@
-// Registers: the sums of `columns` outputs of `lanes` channels, and the inputs of up to four taps of a kernel row.
-// Where the columns slide, columns + 3 inputs serve 4 x columns products.
+// Registers: the sums of `columns` outputs of `lanes` channels, and the inputs of up to four taps of a kernel row,
+// whose loads are in flight together. Where the columns slide, columns + 3 inputs serve 4 x columns products.
 #include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/depthwise/any.h"
@@ -41,19 +41,19 @@ struct AnySums {
   /// row's first pixel.
   template <int taps>
   __device__ __forceinline__ void add(const DepthwiseAny& d, const T* from, int column, const T* weights) {
-    constexpr int pixels = columns + taps - 1;
-    static_assert(slides || taps == 1);
+    // Runs of inputs: one for all taps, or one a tap.
+    constexpr int runs = slides ? 1 : taps, run = slides ? columns + taps - 1 : columns, pixels = runs * run;
     const int step = slides ? d.window.dilation_w : d.window.stride_w * d.cut.step_w;
     float in[pixels][lanes];
-    if (column >= 0 && column + (pixels - 1) * step < d.extents.w) {
-      const std::int64_t hop = step * d.in.pixel;
+    if (column >= 0 && column + (run - 1) * step + (runs - 1) * d.window.dilation_w < d.extents.w) {
+      const std::int64_t hop = step * d.in.pixel, run_hop = d.window.dilation_w * d.in.pixel;
       from += column * d.in.pixel;
 #pragma unroll
-      for (int i = 0; i < pixels; ++i, from += hop) load_vector<T, lanes>(from, in[i]);
+      for (int i = 0; i < pixels; ++i) load_vector<T, lanes>(from + i / run * run_hop + i % run * hop, in[i]);
     } else {
 #pragma unroll
       for (int i = 0; i < pixels; ++i) {
-        const int at = column + i * step;
+        const int at = column + i / run * d.window.dilation_w + i % run * step;
         const bool inside = at >= 0 && at < d.extents.w;
         // Without a branch the loads of all pixels are in flight together.
         load_vector<T, lanes>(from + (inside ? at : 0) * d.in.pixel, in[i]);
@@ -68,28 +68,24 @@ struct AnySums {
 #pragma unroll
       for (int i = 0; i < columns; ++i)
 #pragma unroll
-        for (int k = 0; k < lanes; ++k) of[i][k] = fmaf(in[i + tap][k], weight[k], of[i][k]);
+        for (int k = 0; k < lanes; ++k) {
+          of[i][k] = fmaf(in[slides ? i + tap : tap * run + i][k], weight[k], of[i][k]);
+        }
     }
   }
 
-  /// Adds a kernel row, four taps at a time where columns share inputs.
+  /// Adds a kernel row, four taps at a time.
   __device__ __forceinline__ void add_row(const DepthwiseAny& d, const T* from, int column, const T* weights) {
     const int taps = d.window.kernel_w;
     int tap = 0;
-    if constexpr (slides) {
-      for (; tap + 4 <= taps; tap += 4)
-        add<4>(d, from, column + tap * d.window.dilation_w, weights + tap * d.weight_tap);
-      column += tap * d.window.dilation_w, weights += tap * d.weight_tap;
-      if (taps - tap == 3) {
-        add<3>(d, from, column, weights);
-      } else if (taps - tap == 2) {
-        add<2>(d, from, column, weights);
-      } else if (taps - tap == 1) {
-        add<1>(d, from, column, weights);
-      }
-    } else {
-#pragma unroll 4
-      for (; tap < taps; ++tap) add<1>(d, from, column + tap * d.window.dilation_w, weights + tap * d.weight_tap);
+    for (; tap + 4 <= taps; tap += 4) add<4>(d, from, column + tap * d.window.dilation_w, weights + tap * d.weight_tap);
+    column += tap * d.window.dilation_w, weights += tap * d.weight_tap;
+    if (taps - tap == 3) {
+      add<3>(d, from, column, weights);
+    } else if (taps - tap == 2) {
+      add<2>(d, from, column, weights);
+    } else if (taps - tap == 1) {
+      add<1>(d, from, column, weights);
     }
   }
 };
@@ -122,27 +118,34 @@ __global__ __launch_bounds__(kDepthwiseAnyThreads) void depthwise_any(const Dept
   }
 }
 
+template <typename T, int lanes, int columns, bool slides>
+DepthwiseAnyVariant variant() {
+  return {lanes, columns, slides, depthwise_any<T, lanes, columns, slides>};
+}
+
 template <typename T, int lanes>
-DepthwiseAnyVariant variant(bool slides) {
-  if (slides) return {lanes, 8, true, depthwise_any<T, lanes, 8, true>};
-  return {lanes, 4, false, depthwise_any<T, lanes, 4, false>};
+DepthwiseAnyVariant variant(bool slides, bool half) {
+  if (slides) return half ? variant<T, lanes, 4, true>() : variant<T, lanes, 8, true>();
+  return half ? variant<T, lanes, 2, false>() : variant<T, lanes, 4, false>();
 }
 
 template <typename T>
-DepthwiseAnyVariant variant(int lanes, bool slides) {
-  return lanes == 4 ? variant<T, 4>(slides) : lanes == 2 ? variant<T, 2>(slides) : variant<T, 1>(slides);
+DepthwiseAnyVariant variant(int lanes, bool slides, bool half) {
+  return lanes == 4   ? variant<T, 4>(slides, half)
+         : lanes == 2 ? variant<T, 2>(slides, half)
+                      : variant<T, 1>(slides, half);
 }
 
 }  // namespace
 
-DepthwiseAnyVariant depthwise_any_variant(DType dtype, int lanes, bool slides) {
+DepthwiseAnyVariant depthwise_any_variant(DType dtype, int lanes, bool slides, bool half) {
   switch (dtype) {
     case DType::f16:
-      return variant<__half>(lanes, slides);
+      return variant<__half>(lanes, slides, half);
     case DType::bf16:
-      return variant<__nv_bfloat16>(lanes, slides);
+      return variant<__nv_bfloat16>(lanes, slides, half);
     default:
-      return variant<float>(lanes, slides);
+      return variant<float>(lanes, slides, half);
   }
 }
 

@@ -48,8 +48,9 @@ struct DepthwiseAnyVariant {
   DepthwiseAnyKernel kernel;
 };
 
-/// `lanes`: 1, or in nhwc without a multiplier 2 or 4 if they divide the channels.
-DepthwiseAnyVariant depthwise_any_variant(DType dtype, int lanes, bool slides);
+/// `lanes`: 1, or in nhwc without a multiplier 2 or 4 if they divide the channels. `half`: half as many columns, so
+/// that there are twice as many threads.
+DepthwiseAnyVariant depthwise_any_variant(DType dtype, int lanes, bool slides, bool half);
 
 inline constexpr int kDepthwiseAnyThreads = 128;
 

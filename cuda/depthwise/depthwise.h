@@ -10,7 +10,8 @@ namespace gable::cuda {
 /// How depthwise_any deals outputs to threads.
 struct DepthwiseOverrides {
   int lanes = 1;        ///< channels of a thread: 1, or in nhwc without a multiplier 2 or 4 if they divide the channels
-  bool turned = false;  ///< a thread's outputs lie below each other; the vertical stride is 1
+  bool turned = false;  ///< a thread's outputs lie below each other
+  bool half = false;    ///< a thread has half as many outputs
 };
 
 struct Depthwise {

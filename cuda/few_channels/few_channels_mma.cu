@@ -187,6 +187,18 @@ __device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& pl
   }
 }
 
+/// Stores neighbouring channels in pieces of `width`, which divides `left`, the channels up to the last one.
+template <int width, typename T, int count>
+__device__ __forceinline__ void store_pieces(T* to, int left, const float (&values)[count]) {
+#pragma unroll
+  for (int first = 0; first < count; first += width) {
+    float part[width];
+#pragma unroll
+    for (int i = 0; i < width; ++i) part[i] = values[first + i];
+    if (first + width <= left) store_vector<T, width>(to + first, part);
+  }
+}
+
 /// Stores up to `count` neighbouring channels of one pixel of y; channels past the last one are left out.
 template <typename T, int count>
 __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t image, int row, int column, int channel,
@@ -201,20 +213,16 @@ __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t i
     return;
   }
   T* const pixel = to + (row * t.output.out_w + column) * all_channels + channel;
-  constexpr int piece = count < 16 / static_cast<int>(sizeof(T)) ? count : 16 / static_cast<int>(sizeof(T));
-  const bool aligned = all_channels % piece == 0 && t.extents.k % piece == 0;
-#pragma unroll
-  for (int first = 0; first < count; first += piece) {
-    float part[piece];
-#pragma unroll
-    for (int i = 0; i < piece; ++i) part[i] = values[first + i];
-    if (aligned && first + piece <= channels_left) {
-      store_vector<T, piece>(pixel + first, part);
-    } else {
-#pragma unroll
-      for (int i = 0; i < piece; ++i)
-        if (first + i < channels_left) pixel[first + i] = from_f32<T>(part[i]);
-    }
+  constexpr int widest = count < 16 / static_cast<int>(sizeof(T)) ? count : 16 / static_cast<int>(sizeof(T));
+  const auto divides = [&](int width) { return all_channels % width == 0 && t.extents.k % width == 0; };
+  if (divides(widest)) {
+    store_pieces<widest>(pixel, channels_left, values);
+  } else if (divides(widest < 4 ? widest : 4)) {
+    store_pieces<(widest < 4 ? widest : 4)>(pixel, channels_left, values);
+  } else if (divides(2)) {
+    store_pieces<2>(pixel, channels_left, values);
+  } else {
+    store_pieces<1>(pixel, channels_left, values);
   }
 }
 
@@ -520,6 +528,19 @@ double pair_cycles(const HaloTile& t) {
 /// Cycles where nothing else is said. Fitted to the picks of 570 first layers on an H200, as few_channels' estimate; on
 /// 225 others it errs by 19 % (root mean square), and the kernel of the least estimate among all takes 1.03 of the
 /// fastest.
+/// Of nhwc stores that are narrower than a thread's channels allow: they take the longer, the farther pixels lie apart.
+/// Of ten layers of 18 to 90 output channels, f16, bf16 and tf32, within a quarter of what they take.
+double narrow_store_seconds(const FewChannelsMmaChoice& choice) {
+  constexpr double kStoreOfPixelByte = 2.5e-14;
+  const HaloTile& t = choice.tile.tile;
+  const int element = static_cast<int>(size_of(choice.variant->type));
+  const int widest = std::min(2 * choice.variant->tiles, 16 / element), width = std::gcd(t.extents.k, widest);
+  if (!t.format.nhwc || t.format.pool || width == widest) return 0;
+  const double channels = static_cast<double>(t.extents.k) * t.extents.groups;
+  const double stores = static_cast<double>(t.n) * t.output.ho * t.output.wo * channels / width;
+  return kStoreOfPixelByte * channels * element * stores;
+}
+
 double seconds_of(const FewChannelsMmaChoice& choice) {
   constexpr double kHertz = 1.755e9, kLaunch = 1.17e-6, kStart = 3490, kDeviceBytes = 1.85e12, kOverlap = 2.7;
   constexpr double kProduct = 1.36, kConflict = 1.4, kWeights = 2.83, kOutputs = 16.2, kRaggedOutputs = 4.1;
@@ -540,7 +561,8 @@ double seconds_of(const FewChannelsMmaChoice& choice) {
       kStart + kWeightByte * steps * step_bytes(v.tiles) +
       static_cast<double>(choice.tile.rounds) * std::max(static_cast<double>(choice.tile.together) * tile, latency);
   const double computing = cycles / kHertz, moving = halo_bytes(t) / kDeviceBytes;
-  return kLaunch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
+  return kLaunch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap) +
+         narrow_store_seconds(choice);
 }
 
 class FewChannelsMmaPlan final : public Conv2dPlan {

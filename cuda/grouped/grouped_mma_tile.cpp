@@ -100,7 +100,12 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
   const auto blocks = static_cast<double>(
       ceil_div(std::int64_t{c.tile.tiles_x} * c.tile.tiles_y * c.tile.tiles_n * c.channels.slabs, multiprocessors));
   const double bytes = static_cast<double>(p.x_elements() + p.y_elements()) * static_cast<double>(size_of(p.dtype));
-  return kStart + work + std::max((blocks - 1) * (work + kWarp * warps + load / resident), bytes / kDeviceBytes);
+  // Slabs read parts of a pixel at different times: where the L2 does not keep the tensors until then, all takes
+  // longer.
+  constexpr double kSlabs = 1.5, kKeptBytes = 30e6;
+  const double factor = c.channels.slabs > 1 && bytes > kKeptBytes ? kSlabs : 1;
+  return kStart + work +
+         factor * std::max((blocks - 1) * (work + kWarp * warps + load / resident), bytes / kDeviceBytes);
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ std::vector<Conv2d> few_channel_convolutions() {
       {.input = {3, 5, 16, 18}, .weights = {33, 5, 3, 1}, .padding = {1, 0}},
       {.input = {40, 4, 30, 32}, .weights = {32, 4, 1, 1}},
       {.input = {24, 3, 40, 40}, .weights = {64, 3, 3, 3}, .padding = {1, 1}},  // enough for 64 channels a block
+      {.input = {24, 3, 40, 40}, .weights = {58, 3, 3, 3}, .padding = {1, 1}},  // stores of two channels
+      {.input = {24, 4, 33, 40}, .weights = {60, 4, 1, 1}},                     // of four
   };
 }
 
