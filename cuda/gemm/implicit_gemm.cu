@@ -8,6 +8,7 @@
 #include "cuda/common/packed_weights.h"
 #include "cuda/gemm/mma_epilogue.cuh"
 #include "cuda/gemm/mma_tile.cuh"
+#include "cuda/gemm/whole_pixels.cuh"
 
 namespace gable::cuda {
 namespace {
@@ -141,6 +142,12 @@ PackedOrder order_of(const Conv2dProblem& p) {
   return order;
 }
 
+template <typename T>
+struct MmaLaunch {
+  void (*function)(MmaArguments<T>);
+  int threads, shared_bytes;
+};
+
 class ImplicitGemmPlan final : public PackedOrderPlan {
  public:
   ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const MmaChoice& forced);
@@ -152,11 +159,14 @@ class ImplicitGemmPlan final : public PackedOrderPlan {
 
  private:
   template <typename T>
+  MmaLaunch<T> launch_of() const;
+  template <typename T>
   void launch(const MmaArguments<T>& arguments, cudaStream_t stream) const;
   void note_paths() const;
 
   ImplicitGemm gemm_;
   MmaChoice choice_;
+  bool whole_pixels_;
   int copy_bytes_, store_bytes_, shared_bytes_ = 0;
   bool overlaps_;  // launches may start before the kernel before them has ended
 };
@@ -165,14 +175,16 @@ ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDevic
     : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kPaddedColumns)),
       choice_(choose_mma(problem, gemm_, device, forced)),
+      whole_pixels_(choice_.splits == 1 && takes_whole_pixels(problem, gemm_)),
       copy_bytes_(access_bytes(problem, problem.c, problem.group_c())),
       store_bytes_(access_bytes(problem, problem.k, problem.group_k())),
       overlaps_(device.major >= 9) {
   with_type(problem.dtype, [&](auto zero) {
-    const auto kernel = kernel_of<decltype(zero)>(choice_);
+    using T = decltype(zero);
+    const MmaLaunch<T> kernel = launch_of<T>();
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(device.sharedMemPerBlockOptin)));
-    shared_bytes_ = kernel.shared_bytes(gemm_, choice_);
+    shared_bytes_ = kernel.shared_bytes;
     // Clusters would not fill the processing clusters that they run in.
     if (choice_.splits > 1 && choice_.cluster) return;
     const auto* const function = reinterpret_cast<const void*>(kernel.function);
@@ -182,6 +194,16 @@ ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDevic
   });
 }
 
+template <typename T>
+MmaLaunch<T> ImplicitGemmPlan::launch_of() const {
+  if (whole_pixels_) {
+    const WholePixelsKernel<T> kernel = whole_pixels_kernel<T>(choice_);
+    return {kernel.function, kernel.threads, kernel.shared_bytes(gemm_)};
+  }
+  const MmaKernel<T> kernel = kernel_of<T>(choice_);
+  return {kernel.function, kernel.threads, kernel.shared_bytes(gemm_, choice_)};
+}
+
 Conv2dDescription ImplicitGemmPlan::description() const {
   std::string tile = tile_text({choice_.rows, choice_.columns, 1});
   if (choice_.splits > 1) {
@@ -189,7 +211,9 @@ Conv2dDescription ImplicitGemmPlan::description() const {
   }
   return {.kernel = "implicit_gemm",
           .tile = tile,
-          .staging = "stages of 64 bytes in shared memory, copies of " + std::to_string(copy_bytes_) + " bytes",
+          .staging = whole_pixels_
+                         ? "whole pixels in shared memory, as one run of bytes"
+                         : "stages of 64 bytes in shared memory, copies of " + std::to_string(copy_bytes_) + " bytes",
           .fusion = "pool, bias and activation before stores of " + std::to_string(store_bytes_) + " bytes"};
 }
 
@@ -199,17 +223,18 @@ void ImplicitGemmPlan::note_paths() const {
             : choice_.columns == 32 ? Path::implicit_gemm_128x32
             : choice_.columns == 64 ? Path::implicit_gemm_128x64
                                     : Path::implicit_gemm_128x128);
-  note_path(copy_bytes_ == 16  ? Path::implicit_gemm_copies_16
-            : copy_bytes_ == 8 ? Path::implicit_gemm_copies_8
-            : copy_bytes_ == 4 ? Path::implicit_gemm_copies_4
-                               : Path::implicit_gemm_copies_2);
+  note_path(whole_pixels_       ? Path::implicit_gemm_whole_pixels
+            : copy_bytes_ == 16 ? Path::implicit_gemm_copies_16
+            : copy_bytes_ == 8  ? Path::implicit_gemm_copies_8
+            : copy_bytes_ == 4  ? Path::implicit_gemm_copies_4
+                                : Path::implicit_gemm_copies_2);
   note_path(store_bytes_ == 16 ? Path::implicit_gemm_stores_16 : Path::implicit_gemm_stores_narrow);
   if (choice_.splits > 1) note_path(choice_.cluster ? Path::implicit_gemm_cluster : Path::implicit_gemm_split);
 }
 
 template <typename T>
 void ImplicitGemmPlan::launch(const MmaArguments<T>& arguments, cudaStream_t stream) const {
-  const MmaKernel<T> kernel = kernel_of<T>(choice_);
+  const MmaLaunch<T> kernel = launch_of<T>();
   const std::int64_t tiles = ceil_div(gemm_.columns, choice_.columns) * ceil_div(gemm_.rows, choice_.rows);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(gemm_.groups),
                                        static_cast<unsigned>(choice_.splits)),

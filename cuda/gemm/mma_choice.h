@@ -15,6 +15,10 @@ struct MmaCandidate {
 };
 std::span<const MmaCandidate> mma_candidates();
 
+/// Whether a tile's pixels are copied as one run of bytes, with all of their channels (whole_pixels.cu), where the
+/// depth is not split.
+bool takes_whole_pixels(const Conv2dProblem& problem, const ImplicitGemm& gemm);
+
 /// Rows and columns of a block. The depth is cut into `splits`, which are a cluster's blocks or, where the GPU has no
 /// clusters, parts whose sums go to the workspace and are added up by a second kernel.
 struct MmaChoice {

@@ -66,11 +66,14 @@ class SingleElements {
 #pragma unroll
     for (int i = 0; i < 5; ++i) {
       const int at = first + 2 * i;
-      words_[i] = 0;
-      if (valid > 0 && at < offset + valid) {
-        const auto* from = reinterpret_cast<const unsigned short*>(x + at);
-        words_[i] = at + 1 < end ? *reinterpret_cast<const unsigned*>(from) : *from;
-      }
+      const bool whole = valid > 0 && at < offset + valid && at + 1 < end;
+      words_[i] = whole ? *reinterpret_cast<const unsigned*>(x + at) : 0;
+    }
+    // By itself: a second load into the same register would wait for the first, once in each word.
+    if (valid <= 0 || offset + valid < end || end % 2 == 0) return;
+#pragma unroll
+    for (int i = 0; i < 5; ++i) {
+      if (first + 2 * i == end - 1) words_[i] = *reinterpret_cast<const unsigned short*>(x + end - 1);
     }
   }
 

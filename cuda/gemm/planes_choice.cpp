@@ -9,7 +9,8 @@
 namespace gable::cuda {
 namespace {
 
-constexpr std::int64_t kPlanesOfStep = 32;
+/// Planes of a step, which has 64 bytes of depth.
+std::int64_t planes_of_step(DType type) { return 64 / static_cast<std::int64_t>(size_of(type)); }
 
 constexpr PlanesCandidate kCandidates[] = {
     {128, 128, 0.626, 128, 2}, {128, 128, 0.561, 256, 2}, {128, 64, 0.449, 128, 3}, {64, 128, 0.502, 128, 3},
@@ -21,7 +22,7 @@ constexpr PlanesCandidate kCandidates[] = {
 /// Cycles where nothing else is said. Fitted to every tile and split of 144 layers on an H200: picks take 1.025 of the
 /// best one's time; fitted to half of them, 1.044 on the other half.
 double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, const cudaDeviceProp& device) {
-  constexpr double kHertz = 1.755e9, kLaunch = 1.07e-6, kFma = 1024, kElement = 2;
+  constexpr double kHertz = 1.755e9, kLaunch = 1.07e-6, kFma16 = 1024, kFma32 = 512;
   constexpr double kL2Bytes = 4.13e12, kDeviceBytes = 3.3e12, kKept = 50e6;  // a second; of tensors that stay in L2
   constexpr double kLoadBytes = 64;                                          // from L2 to a multiprocessor, in a cycle
   constexpr double kStep = 237, kStepOfOutput = 4.93;       // latency of a step, and of each output of a thread in it
@@ -36,10 +37,10 @@ double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, 
   const std::int64_t share = ceil_div(tiles * splits, device.multiProcessorCount);
   const auto waves = static_cast<double>(ceil_div(share, c.residents));
   const double at_once = static_cast<double>(share) / waves;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.c, kPlanesOfStep), splits));
-  const double planes = static_cast<double>(kPlanesOfStep);
-  const double products = planes * outputs / (kFma * c.rate);
-  const double loads = planes * kElement * (c.channels + c.pixels) / kLoadBytes;
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.c, planes_of_step(p.dtype)), splits));
+  const auto planes = static_cast<double>(planes_of_step(p.dtype)), element = static_cast<double>(size_of(p.dtype));
+  const double products = planes * outputs / ((p.dtype == DType::f32 ? kFma32 : kFma16) * c.rate);
+  const double loads = planes * element * (c.channels + c.pixels) / kLoadBytes;
   double busy = std::max(products, loads), latency = kStep + kStepOfOutput * outputs_of_thread;
   if (access.load == 1) {
     busy += kSingle * planes * c.pixels;
@@ -48,7 +49,7 @@ double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, 
   const double stores = outputs * kOutput + kStore * outputs / access.store;
   const double epilogue = kEpilogue + at_once * stores + kOutputOfThread * outputs_of_thread;
   const double cycles = waves * (steps * std::max(latency, at_once * busy) + epilogue) + (splits > 1 ? kCluster : 0);
-  const double bytes = kElement * static_cast<double>(pixels * (p.c + p.k) + p.k * p.c);
+  const double bytes = element * static_cast<double>(pixels * (p.c + p.k) + p.k * p.c);
   const double computing = cycles / kHertz, moving = bytes / kL2Bytes + std::max(0.0, bytes - kKept) / kDeviceBytes;
   return kLaunch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
 }
@@ -60,7 +61,7 @@ std::span<const PlanesCandidate> planes_candidates() { return kCandidates; }
 bool planes_are_line(const Conv2dProblem& p) { return p.ho == p.h && p.wo == p.w; }
 
 PlanesAccess planes_access(const Conv2dProblem& p) {
-  const auto store = static_cast<int>(std::gcd(p.ho * p.wo, std::int64_t{8}));
+  const auto store = static_cast<int>(std::gcd(p.ho * p.wo, 16 / static_cast<std::int64_t>(size_of(p.dtype))));
   return {.load = planes_are_line(p) ? store : 1, .store = store};
 }
 
@@ -73,7 +74,8 @@ PlanesChoice choose_planes(const Conv2dProblem& p, const cudaDeviceProp& device,
       continue;
     for (const int splits : {1, 2, 4, 8}) {
       if (splits > 1 && device.major < 9) break;
-      if (forced.splits != 0 ? forced.splits != splits : p.c < 2 * splits * kPlanesOfStep && splits > 1) continue;
+      if (forced.splits != 0 ? forced.splits != splits : p.c < 2 * splits * planes_of_step(p.dtype) && splits > 1)
+        continue;
       const double seconds = seconds_of(p, c, splits, device);
       if (seconds >= least) continue;
       least = seconds;

@@ -27,7 +27,8 @@ struct PlanesChoice {
 /// Whether output pixels are the input's, one by one.
 bool planes_are_line(const Conv2dProblem& problem);
 
-/// The widest accesses that divide planes, in pixels: 8, 4, 2 or 1. With strides input pixels are loaded one by one.
+/// The widest accesses of at most 16 bytes that divide planes, in pixels: 8, 4, 2 or 1. With strides input pixels are
+/// loaded one by one.
 struct PlanesAccess {
   int load, store;
 };

@@ -1,7 +1,7 @@
-// See pointwise_planes.h. A stage is 32 input channels: their weights for the tile's output channels, 80 bytes from row
-// to row, and their planes' pixels, 16 bytes more than the tile's from plane to plane. Both pitches keep ldmatrix free
-// of bank conflicts. A block's ring of stages, its products and its clusters are those of implicit_gemm with rows and
-// columns exchanged.
+// See pointwise_planes.h. A stage is 64 bytes of input channels: their weights for the tile's output channels, 80 bytes
+// from row to row, and their planes' pixels, 16 bytes more than the tile's from plane to plane, in tf32 32. All pitches
+// keep reads of shared memory free of bank conflicts. A block's ring of stages, its products and its clusters are those
+// of implicit_gemm with rows and columns exchanged.
 #include "cuda/gemm/pointwise_planes.h"
 
 #include "cuda/common/coverage.h"
@@ -13,8 +13,9 @@
 namespace gable::cuda {
 namespace {
 
-constexpr int kStepChannels = 32;  // input channels of a stage
-constexpr int kMultiple = 8;       // of packed channels
+constexpr int kMultiple = 8;  // of packed channels
+template <typename T>
+constexpr int kStepChannels = kMmaDepthBytes / static_cast<int>(sizeof(T));  // input channels of a stage
 
 template <typename T>
 struct PlanesArguments {
@@ -25,7 +26,7 @@ struct PlanesArguments {
   bool line;  // output pixels are the input's, one by one
   Divisor by_plane, by_out_w;
   int splits;                     // blocks of a cluster
-  int load_pixels, store_pixels;  // of an access: 8, 4, 2 or 1
+  int load_pixels, store_pixels;  // of an access: 8 (of 16 bits), 4, 2 or 1
   Activation activation;
   bool has_bias;
   const T *x, *packed;
@@ -39,9 +40,9 @@ struct PlanesPlace {
 };
 
 template <typename Tile>
-__device__ __forceinline__ PlanesPlace planes_place(int k, int c, int splits) {
+__device__ __forceinline__ PlanesPlace planes_place(int k, int steps, int splits) {
   const int down = (k + Tile::kRows - 1) / Tile::kRows, tile = static_cast<int>(blockIdx.x), pixels = tile / down;
-  const int part = static_cast<int>(blockIdx.z), steps = (c + kStepChannels - 1) / kStepChannels;
+  const int part = static_cast<int>(blockIdx.z);
   const int each = splits == 1 ? steps : steps / splits, more = steps - each * splits;
   return {.channel = (tile - pixels * down) * Tile::kRows,
           .pixel = pixels * Tile::kColumns,
@@ -50,12 +51,12 @@ __device__ __forceinline__ PlanesPlace planes_place(int k, int c, int splits) {
           .last = each * (part + 1) + min(part + 1, more)};
 }
 
-template <typename Tile>
-constexpr int kPlanePitchBytes = Tile::kColumns * 2 + 16;
+template <typename T, typename Tile>
+constexpr int kPlanePitchBytes = (Tile::kColumns + 8) * static_cast<int>(sizeof(T));
 template <typename Tile>
 constexpr int kWeightBytes = Tile::kRows* kMmaPitchBytes;
-template <typename Tile>
-constexpr int kPlanesStageBytes = kWeightBytes<Tile> + kStepChannels* kPlanePitchBytes<Tile>;
+template <typename T, typename Tile>
+constexpr int kPlanesStageBytes = kWeightBytes<Tile> + kStepChannels<T>* kPlanePitchBytes<T, Tile>;
 
 /// A thread's share of accesses of `pixels` each to the rows of a tile: it keeps its pixels and steps from row to row.
 template <typename Tile, int pixels>
@@ -89,7 +90,7 @@ template <typename T, typename Tile>
 class PlanesLoader {
  public:
   __device__ __forceinline__ PlanesLoader(const PlanesArguments<T>& a, const PlanesPlace& place)
-      : channel_(place.first * kStepChannels) {
+      : channel_(place.first * kStepChannels<T>) {
 #pragma unroll
     for (int i = 0; i < kA; ++i) {
       const int at = place.channel + slot() + i * kSlots;
@@ -112,20 +113,23 @@ class PlanesLoader {
                      valid ? a.packed + rows_[i] + depth : a.packed, valid);
     }
     unsigned char* to = stage + kWeightBytes<Tile>;
-    if (a.load_pixels == 8) {
-      copy_planes<8>(a, to);
-    } else if (a.load_pixels == 4) {
+    if (a.load_pixels == 4) {
       copy_planes<4>(a, to);
     } else if (a.load_pixels == 2) {
       copy_planes<2>(a, to);
+    } else if constexpr (sizeof(T) == 4) {
+      copy_planes<1>(a, to);
+    } else if (a.load_pixels == 8) {
+      copy_planes<8>(a, to);
     } else {
       copy_elements(a, to);
     }
-    channel_ += kStepChannels;
+    channel_ += kStepChannels<T>;
   }
 
  private:
-  static constexpr int kChunks = kMmaDepthBytes / 16, kChunkElements = 8;
+  static constexpr int kChunks = kMmaDepthBytes / 16;
+  static constexpr int kChunkElements = 16 / static_cast<int>(sizeof(T));
   static constexpr int kSlots = Tile::kThreads / kChunks, kA = Tile::kRows / kSlots;
 
   __device__ static int chunk() { return static_cast<int>(threadIdx.x) % kChunks; }
@@ -134,22 +138,23 @@ class PlanesLoader {
   template <int pixels>
   __device__ __forceinline__ void copy_planes(const PlanesArguments<T>& a, unsigned char* to) const {
     using Share = PlanesShare<Tile, pixels>;
-    to += Share::row() * kPlanePitchBytes<Tile> + Share::column() * 2;
+    to += Share::row() * kPlanePitchBytes<T, Tile> + Share::column() * static_cast<int>(sizeof(T));
     const int channel = channel_ + Share::row();
     const T* from = a.x + pixel_ + channel * a.in_plane;
 #pragma unroll
-    for (int i = 0; i < kStepChannels / Share::kRowStep; ++i) {
+    for (int i = 0; i < kStepChannels<T> / Share::kRowStep; ++i) {
       const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < a.c;
-      copy_async<pixels * 2>(to + i * Share::kRowStep * kPlanePitchBytes<Tile>, valid ? from : a.x, valid);
+      copy_async<pixels* static_cast<int>(sizeof(T))>(to + i * Share::kRowStep * kPlanePitchBytes<T, Tile>,
+                                                      valid ? from : a.x, valid);
       from += Share::kRowStep * a.in_plane;
     }
   }
 
-  /// Single elements. All loads come first, because no load passes a store.
+  /// Single elements of 16 bits. All loads come first, because no load passes a store.
   __device__ __forceinline__ void copy_elements(const PlanesArguments<T>& a, unsigned char* to) const {
     using Share = PlanesShare<Tile, 1>;
-    constexpr int kCount = kStepChannels / Share::kRowStep;
-    to += Share::row() * kPlanePitchBytes<Tile> + Share::column() * 2;
+    constexpr int kCount = kStepChannels<T> / Share::kRowStep;
+    to += Share::row() * kPlanePitchBytes<T, Tile> + Share::column() * 2;
     const int channel = channel_ + Share::row();
     const auto* from = reinterpret_cast<const unsigned short*>(a.x) + pixel_ + channel * a.in_plane;
     unsigned short elements[kCount];
@@ -160,7 +165,7 @@ class PlanesLoader {
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      *reinterpret_cast<unsigned short*>(to + i * Share::kRowStep * kPlanePitchBytes<Tile>) = elements[i];
+      *reinterpret_cast<unsigned short*>(to + i * Share::kRowStep * kPlanePitchBytes<T, Tile>) = elements[i];
     }
   }
 
@@ -177,18 +182,48 @@ __device__ __forceinline__ void load_transposed(unsigned (&to)[4], std::uint32_t
 #endif
 }
 
-/// Adds one stage's products to the warp's accumulators; a and b are the lane's addresses for ldmatrix.
+__device__ __forceinline__ float load_shared(std::uint32_t address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address));
+  return value;
+}
+
+/// The lane's address in a stage's planes, of the warp's first pixels. 16 bits: ldmatrix's order, planes 0-7 and 8-15,
+/// then the next 8 pixels. tf32: the product's own, a plane for each lane of four, a pixel for each four lanes.
+template <typename T, typename Tile>
+__device__ __forceinline__ int planes_lane(int lane, int warp_column) {
+  if constexpr (sizeof(T) == 4) return lane % 4 * kPlanePitchBytes<T, Tile> + (warp_column + lane / 4) * 4;
+  return lane % 16 * kPlanePitchBytes<T, Tile> + (warp_column + lane / 16 * 8) * 2;
+}
+
+/// B of 32 bytes of depth and 16 pixels: two products' operands.
+template <typename T, typename Tile>
+__device__ __forceinline__ void load_planes(unsigned (&to)[4], std::uint32_t address) {
+  if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float value = load_shared(address + i % 2 * 4 * kPlanePitchBytes<T, Tile> + i / 2 * 32);
+      to[i] = __float_as_uint(round_to_tf32(value));  // weights are rounded when they are packed
+    }
+  } else {
+    load_transposed(to, address);
+  }
+}
+
+/// Adds one stage's products to the warp's accumulators; a is the lane's address for ldmatrix, b that of
+/// planes_lane().
 template <typename T, typename Tile>
 __device__ __forceinline__ void multiply_planes(std::uint32_t a_at, std::uint32_t b_at,
                                                 float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4]) {
+  constexpr int kElement = static_cast<int>(sizeof(T)), kProductChannels = 32 / kElement;
 #pragma unroll
-  for (int k = 0; k < kStepChannels; k += 16) {
+  for (int k = 0; k < kStepChannels<T>; k += kProductChannels) {
     unsigned a[Tile::kRowTiles][4], b[Tile::kColumnTiles / 2][4];
 #pragma unroll
-    for (int i = 0; i < Tile::kRowTiles; ++i) load_matrices(a[i], a_at + i * 16 * kMmaPitchBytes + k * 2);
+    for (int i = 0; i < Tile::kRowTiles; ++i) load_matrices(a[i], a_at + i * 16 * kMmaPitchBytes + k * kElement);
 #pragma unroll
     for (int j = 0; j < Tile::kColumnTiles / 2; ++j) {
-      load_transposed(b[j], b_at + k * kPlanePitchBytes<Tile> + j * 32);
+      load_planes<T, Tile>(b[j], b_at + k * kPlanePitchBytes<T, Tile> + j * 16 * kElement);
     }
 #pragma unroll
     for (int i = 0; i < Tile::kRowTiles; ++i) {
@@ -207,7 +242,7 @@ template <int pixels, typename T, typename Tile>
 __device__ __forceinline__ void store_planes_as(const PlanesArguments<T>& a, const PlanesPlace& place, const T* staged,
                                                 int first, int rows) {
   using Share = PlanesShare<Tile, pixels>;
-  using Access = typename AccessOf<pixels * 2>::Type;
+  using Access = typename AccessOf<pixels* static_cast<int>(sizeof(T))>::Type;
   constexpr int kTogether = 4;
   const int offset = output_offset(a, place.pixel + Share::column());
   if (offset < 0) return;
@@ -232,9 +267,13 @@ __device__ __forceinline__ void store_planes_as(const PlanesArguments<T>& a, con
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_planes(const PlanesArguments<T>& a, const PlanesPlace& place, const T* staged,
                                              int first, int rows) {
-  if (a.store_pixels == 8) {
-    store_planes_as<8, T, Tile>(a, place, staged, first, rows);
-  } else if (a.store_pixels == 4) {
+  if constexpr (sizeof(T) == 2) {
+    if (a.store_pixels == 8) {
+      store_planes_as<8, T, Tile>(a, place, staged, first, rows);
+      return;
+    }
+  }
+  if (a.store_pixels == 4) {
     store_planes_as<4, T, Tile>(a, place, staged, first, rows);
   } else if (a.store_pixels == 2) {
     store_planes_as<2, T, Tile>(a, place, staged, first, rows);
@@ -276,7 +315,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   extern __shared__ uint4 memory[];
   auto* const bias = reinterpret_cast<float*>(memory);
   auto* const ring = reinterpret_cast<unsigned char*>(bias + Tile::kRows);
-  const PlanesPlace place = planes_place<Tile>(a.k, a.c, a.splits);
+  const PlanesPlace place = planes_place<Tile>(a.k, (a.c + kStepChannels<T> - 1) / kStepChannels<T>, a.splits);
   PlanesLoader<T, Tile> loader(a, place);
   wait_for_previous_kernel();
   if (threadIdx.x < Tile::kRows) {
@@ -285,26 +324,25 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   }
 #pragma unroll 1
   for (int s = 0; s < Tile::kStages - 1; ++s) {
-    if (place.first + s < place.last) loader.load(a, ring + s * kPlanesStageBytes<Tile>);
+    if (place.first + s < place.last) loader.load(a, ring + s * kPlanesStageBytes<T, Tile>);
     commit_copies();
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
   const int warp_column = warp % Tile::kWarpsAcross * Tile::kWarpColumns;
-  // ldmatrix's order in A: rows 0-7 and 8-15, then the next 16 bytes. In B: planes 0-7 and 8-15, then the next 8
-  // pixels.
+  // ldmatrix's order in A: rows 0-7 and 8-15, then the next 16 bytes.
   const std::uint32_t a_at = shared_address(ring) + (warp_row + lane % 16) * kMmaPitchBytes + lane / 16 * 16;
-  const std::uint32_t b_at = shared_address(ring) + kWeightBytes<Tile> + lane % 16 * kPlanePitchBytes<Tile> +
-                             (warp_column + lane / 16 * 8) * 2;
+  const std::uint32_t b_at =
+      shared_address(ring) + kWeightBytes<Tile> + static_cast<unsigned>(planes_lane<T, Tile>(lane, warp_column));
   float sums[Tile::kRowTiles][Tile::kColumnTiles][4] = {};
   int now = 0;
   for (int step = place.first; step < place.last; ++step) {
     wait_copies<Tile::kStages - 2>();
     __syncthreads();
     const int next = now == 0 ? Tile::kStages - 1 : now - 1;
-    if (step + Tile::kStages - 1 < place.last) loader.load(a, ring + next * kPlanesStageBytes<Tile>);
+    if (step + Tile::kStages - 1 < place.last) loader.load(a, ring + next * kPlanesStageBytes<T, Tile>);
     commit_copies();
-    multiply_planes<T, Tile>(a_at + now * kPlanesStageBytes<Tile>, b_at + now * kPlanesStageBytes<Tile>, sums);
+    multiply_planes<T, Tile>(a_at + now * kPlanesStageBytes<T, Tile>, b_at + now * kPlanesStageBytes<T, Tile>, sums);
     now = now + 1 == Tile::kStages ? 0 : now + 1;
   }
   wait_copies<0>();
@@ -324,7 +362,7 @@ struct PlanesKernel {
 
   /// Dynamic shared memory: stages that no step needs are left out, so that more blocks fit a multiprocessor.
   int shared_bytes(std::int64_t channels, int splits) const {
-    const int steps = static_cast<int>(ceil_div(ceil_div(channels, kStepChannels), splits));
+    const int steps = static_cast<int>(ceil_div(ceil_div(channels, kStepChannels<T>), splits));
     int log = 0;
     while (1 << log < splits) ++log;
     return fixed_bytes + std::max(std::min(stages, steps) * stage_bytes, epilogue_bytes[log]);
@@ -336,7 +374,7 @@ PlanesKernel<T> compiled() {
   return {pointwise_planes_kernel<T, Tile, kResident>,
           Tile::kThreads,
           Tile::kStages,
-          kPlanesStageBytes<Tile>,
+          kPlanesStageBytes<T, Tile>,
           Tile::kRows * static_cast<int>(sizeof(float)),
           {mma_epilogue_bytes<T, Tile>(1), mma_epilogue_bytes<T, Tile>(2), mma_epilogue_bytes<T, Tile>(4),
            mma_epilogue_bytes<T, Tile>(8)}};
@@ -357,16 +395,6 @@ PlanesKernel<T> kernel_of(const PlanesChoice& choice) {
   if (choice.pixels == 128) return compiled<T, MmaTile<32, 128, 32, 32, 4>, 5>();
   if (choice.pixels == 64) return compiled<T, MmaTile<32, 64, 16, 32, 6>, 8>();
   return compiled<T, MmaTile<32, 32, 16, 16, 8>, 8>();
-}
-
-/// Calls `body` with a zero of the problem's type of 16 bits.
-template <typename Body>
-void with_half_type(DType type, Body&& body) {
-  if (type == DType::f16) {
-    body(__half{});
-  } else {
-    body(__nv_bfloat16{});
-  }
 }
 
 /// The order of packed weights.
@@ -406,7 +434,7 @@ PointwisePlanesPlan::PointwisePlanesPlan(const Conv2dProblem& problem, const cud
       choice_(choose_planes(problem, device, forced)),
       access_(planes_access(problem)),
       overlaps_(device.major >= 9) {
-  with_half_type(problem.dtype, [&](auto zero) {
+  with_type(problem.dtype, [&](auto zero) {
     const auto kernel = kernel_of<decltype(zero)>(choice_);
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(device.sharedMemPerBlockOptin)));
@@ -420,13 +448,15 @@ PointwisePlanesPlan::PointwisePlanesPlan(const Conv2dProblem& problem, const cud
 }
 
 Conv2dDescription PointwisePlanesPlan::description() const {
+  const int element = static_cast<int>(size_of(problem().dtype));
   std::string tile =
       "tiles of " + std::to_string(choice_.channels) + " channels x " + std::to_string(choice_.pixels) + " pixels";
   if (choice_.splits > 1) tile += ", the depth in " + std::to_string(choice_.splits) + " blocks of a cluster";
   return {.kernel = "pointwise_planes",
           .tile = tile,
-          .staging = "stages of 32 planes in shared memory, copies of " + std::to_string(2 * access_.load) + " bytes",
-          .fusion = "bias and activation before stores of " + std::to_string(2 * access_.store) + " bytes"};
+          .staging = "stages of " + std::to_string(kMmaDepthBytes / element) + " planes in shared memory, copies of " +
+                     std::to_string(element * access_.load) + " bytes",
+          .fusion = "bias and activation before stores of " + std::to_string(element * access_.store) + " bytes"};
 }
 
 Path tile_path(const PlanesChoice& choice) {
@@ -449,6 +479,7 @@ void PointwisePlanesPlan::note_paths() const {
             : access_.load == 2 ? Path::pointwise_planes_2_pixels
                                 : Path::pointwise_planes_elements);
   if (choice_.splits > 1) note_path(Path::pointwise_planes_cluster);
+  if (problem().dtype == DType::f32) note_path(Path::pointwise_planes_tf32);
 }
 
 template <typename T>
@@ -466,7 +497,7 @@ void PointwisePlanesPlan::run(const void* x, const void* packed, const float* bi
                               cudaStream_t stream) const {
   const Conv2dProblem& p = problem();
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  with_half_type(p.dtype, [&](auto zero) {
+  with_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch<T>({.c = i(p.c),
                .padded_c = i(order().c),
@@ -500,7 +531,8 @@ void PointwisePlanesPlan::run(const void* x, const void* packed, const float* bi
 std::string PointwisePlanes::missing(const cudaDeviceProp& device) { return mma_missing(device); }
 
 std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
-  if (p.dtype == DType::f32 || p.math != Math::strict) return "it multiplies f16 and bf16 in strict math";
+  if (p.math != (p.dtype == DType::f32 ? Math::tf32 : Math::strict))
+    return "it multiplies f16 and bf16 in strict math, and f32 as tf32";
   if (p.nhwc) return "layout nhwc; it takes nchw";
   if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
   if (p.r * p.s != 1) return "filter " + std::to_string(p.r) + "x" + std::to_string(p.s) + "; it takes 1x1";
@@ -509,7 +541,8 @@ std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDevicePro
   }
   if (!p.pool.none()) return "a max-pool; it has none";
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
-  if (p.n * round_up(p.c, kStepChannels) * p.h * p.w >= kMaxElements) {  // of whole steps, some of which are not read
+  if (p.n * round_up(p.c, kStepChannels<__half>) * p.h * p.w >=
+      kMaxElements) {  // of whole steps, some of which are not read
     return "input of 2^31 elements or more; its indices have 32 bits";
   }
   return implicit_refusal(p);

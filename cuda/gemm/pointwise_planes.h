@@ -1,10 +1,11 @@
-// 1x1 convolutions of 16-bit types in NCHW on the tensor cores (mma.sync), without reorders: an image's output planes
-// are the weights' matrix times its input planes, so tiles are output channels by pixels, and the pixels of a batch
-// are one line of columns.
+// 1x1 convolutions of 16-bit types, and of f32 as tf32, in NCHW on the tensor cores (mma.sync), without reorders: an
+// image's output planes are the weights' matrix times its input planes, so tiles are output channels by pixels, and the
+// pixels of a batch are one line of columns.
 //
 //   A, weights     as implicit_gemm packs them: 64 bytes of input channels of each output channel of a tile
-//   B, pixels      32 planes of a tile's pixels, copied by cp.async in the widest accesses that divide a plane, and
-//                  transposed by ldmatrix; with strides, and of odd planes, single pixels pass through registers
+//   B, pixels      32 planes of a tile's pixels (16 in tf32), copied by cp.async in the widest accesses that divide a
+//                  plane, and transposed by ldmatrix; with strides, and of odd planes, single pixels of 16 bits pass
+//                  through registers. Operands of tf32 are single words, which lanes read as they lie
 //   accumulators   rows are channels and columns pixels, as stores need them
 //
 // A tile's pixels may lie in two images: no access does. Where tiles are few, a cluster of 2 to 8 blocks shares a

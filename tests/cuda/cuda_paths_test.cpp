@@ -210,7 +210,10 @@ std::vector<Conv2d> mma_problems(DType dtype, Math math) {
       nhwc({2, 64, 13, 11}, {72, 64, 3, 3}, dtype, math),  nhwc({1, 36, 20, 17}, {129, 36, 3, 3}, dtype, math),
       nhwc({3, 10, 9, 14}, {34, 10, 1, 1}, dtype, math),   nhwc({2, 127, 11, 11}, {63, 127, 1, 1}, dtype, math),
       nhwc({1, 129, 8, 9}, {131, 129, 3, 3}, dtype, math), nhwc({3, 1000, 1, 1}, {12, 1000, 1, 1}, dtype, math),
-      nhwc({1, 640, 1, 1}, {7, 640, 1, 1}, dtype, math)};
+      nhwc({1, 640, 1, 1}, {7, 640, 1, 1}, dtype, math),   nhwc({2, 10, 9, 7}, {33, 10, 3, 3}, dtype, math),
+      nhwc({2, 301, 5, 5}, {20, 301, 1, 1}, dtype, math),  nhwc({5, 17, 15, 9}, {24, 17, 1, 1}, dtype, math),
+      nhwc({2, 106, 9, 7}, {70, 106, 1, 1}, dtype, math),  nhwc({2, 1, 12, 12}, {9, 1, 1, 1}, dtype, math),
+      nhwc({1, 17, 200, 190}, {24, 17, 1, 1}, dtype, math)};
   Conv2d strided = nhwc({2, 13, 17, 12}, {31, 13, 2, 5}, dtype, math);
   strided.stride = {2, 3};
   strided.padding = {1, 2, 0, 3};
@@ -253,16 +256,15 @@ TEST_CASE("depthwise_any computes each of its numbers of channels along rows and
         conv.groups = 20;
         conv.dilation = {dilation, dilation};
         for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
-          for (const std::int64_t across : {1, 2}) {  // the stride across a thread's outputs
-            for (const bool turned : {false, true}) {
-              conv.layout = layout;
-              conv.stride = turned ? Extent{1, across} : Extent{across, 1};
-              const PlanCheck check(device, conv);
-              for (const int lanes : {1, 2, 4}) {
-                if (lanes > 1 && layout == Layout::nchw) continue;
+          for (const Extent stride : {Extent{1, 1}, Extent{1, 2}, Extent{2, 1}, Extent{2, 2}}) {
+            conv.layout = layout;
+            conv.stride = stride;
+            const PlanCheck check(device, conv);
+            for (const int lanes : {1, 2, 4}) {
+              if (lanes > 1 && layout == Layout::nchw) continue;
+              for (const auto& [turned, half] : {std::array{false, false}, {false, true}, {true, false}, {true, true}})
                 check.run(*cuda::Depthwise::make(problem_of(conv), device_properties(),
-                                                 cuda::DepthwiseOverrides{.lanes = lanes, .turned = turned}));
-              }
+                                                 cuda::DepthwiseOverrides{lanes, turned, half}));
             }
           }
         }
@@ -371,14 +373,12 @@ TEST_CASE("pointwise computes each of its tiles, widths of accesses and strides"
 }
 
 /// 1x1 in NCHW: planes that each width of access divides, tiles that end in an image or in channels, deep sums.
-std::vector<Conv2d> planes_problems(DType dtype) {
-  std::vector<Conv2d> all{nhwc({2, 64, 8, 8}, {130, 64, 1, 1}, dtype, Math::strict),
-                          nhwc({5, 13, 14, 14}, {19, 13, 1, 1}, dtype, Math::strict),
-                          nhwc({3, 300, 9, 10}, {70, 300, 1, 1}, dtype, Math::strict),
-                          nhwc({3, 33, 7, 7}, {129, 33, 1, 1}, dtype, Math::strict),
-                          nhwc({1, 1000, 5, 3}, {12, 1000, 1, 1}, dtype, Math::strict),
-                          nhwc({7, 520, 4, 4}, {200, 520, 1, 1}, dtype, Math::strict),
-                          nhwc({3, 17, 2, 1}, {5, 17, 1, 1}, dtype, Math::strict)};
+std::vector<Conv2d> planes_problems(DType dtype, Math math) {
+  std::vector<Conv2d> all{
+      nhwc({2, 64, 8, 8}, {130, 64, 1, 1}, dtype, math),    nhwc({5, 13, 14, 14}, {19, 13, 1, 1}, dtype, math),
+      nhwc({3, 300, 9, 10}, {70, 300, 1, 1}, dtype, math),  nhwc({3, 33, 7, 7}, {129, 33, 1, 1}, dtype, math),
+      nhwc({1, 1000, 5, 3}, {12, 1000, 1, 1}, dtype, math), nhwc({7, 520, 4, 4}, {200, 520, 1, 1}, dtype, math),
+      nhwc({3, 17, 2, 1}, {5, 17, 1, 1}, dtype, math)};
   for (Conv2d& conv : all) conv.layout = Layout::nchw;
   all.push_back(all[0]);
   all.back().stride = {2, 1};
@@ -392,8 +392,8 @@ TEST_CASE("pointwise_planes computes each of its tiles, widths of accesses and s
   if (!has_kernel("pointwise_planes")) return;
   const Device device = open("cuda:0?kernel=pointwise_planes");
   const cudaDeviceProp properties = device_properties();
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    for (const Conv2d& conv : planes_problems(dtype)) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const Conv2d& conv : planes_problems(dtype, dtype == DType::f32 ? Math::tf32 : Math::strict)) {
       check(device, conv);
       Conv2d without_bias = conv;
       without_bias.epilogue = {};

@@ -91,6 +91,19 @@ TEST_CASE("narrow pixels get tiles of few rows, because each row's copies take t
   CHECK(choice_of(pointwise(32, 35, 7, 281), h200()).rows == 32);  // 3.8 us; 5.5 in tiles of 64 by 64
 }
 
+TEST_CASE("narrow pixels are copied as one run where there are many or they are deep") {
+  const auto takes = [](const Conv2dProblem& p) { return takes_whole_pixels(p, implicit_gemm_of(p, 8, 8)); };
+  CHECK(takes(pointwise(32, 17, 64, 24)));
+  CHECK(takes(pointwise(1, 149, 10, 24)));
+  CHECK_FALSE(takes(pointwise(1, 17, 10, 24)));   // few pixels
+  CHECK_FALSE(takes(pointwise(32, 24, 64, 24)));  // whole 16 bytes
+  CHECK_FALSE(takes(pointwise(32, 301, 64, 24)));
+  Conv2dProblem strided = pointwise(32, 17, 64, 24);
+  strided.stride_h = 2;
+  strided.ho = 32;
+  CHECK_FALSE(takes(strided));
+}
+
 TEST_CASE("many odd output channels in f32 are left to implicit_gemm, whose stores have no gaps") {
   Conv2dProblem odd = pointwise(32, 20, 36, 63);  // 20.2 us by pointwise
   odd.dtype = DType::f32;
@@ -134,6 +147,11 @@ TEST_CASE("pointwise_planes: forced tiles are kept, accesses divide planes, and 
   for (const auto& [side, access] : {std::pair{28, 8}, {14, 4}, {7, 1}, {1, 1}}) {
     CHECK(planes_access(pointwise(32, 64, side, 64)).load == access);
   }
+  Conv2dProblem words = pointwise(32, 64, 28, 64);
+  words.dtype = DType::f32;
+  words.math = Math::tf32;
+  CHECK(planes_access(words).load == 4);
+  CHECK(choose_planes(words, h200()).seconds > choose_planes(pointwise(32, 64, 28, 64), h200()).seconds);
   CHECK(choose_planes(pointwise(1, 2048, 8, 64), h200()).splits > 1);
   cudaDeviceProp ampere = h200();
   ampere.major = 8;
