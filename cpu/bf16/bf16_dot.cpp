@@ -1,7 +1,7 @@
 // AVX512-BF16's pair product: 32 multiply-adds in an instruction. The tile's halves are computed one after the other.
 // A half: 14 positions x 2 vectors of 16 lanes = 28 accumulators in registers, 2 registers of weights, 1 broadcast pair
 // of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1). A panel of at
-// most 16 lanes multiplies one vector.
+// most 16 lanes multiplies one vector; where no panel has more, a half takes up to 28 positions.
 #include <array>
 #include <cstring>
 #include <utility>
@@ -18,6 +18,7 @@ namespace bf16 {
 namespace {
 
 constexpr int kDotPositions = 14;
+constexpr int kDotNarrowPositions = 28;  // of one vector
 
 /// A pair of channels.
 inline int pair_at(const std::uint16_t* a) {
@@ -67,7 +68,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(typename Lane
   decltype(Lanes::weights(weights)) w[kVectors];
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) w[v] = Lanes::weights(weights + v * (kWeightBlock / 2));
-#pragma GCC unroll 14
+#pragma GCC unroll 28
   for (int i = 0; i < kPositions; ++i) {
     // A single channel's neighbour may be NaN in memory or lie past the image's end.
     const int x = kSingle ? a[i * stride] : pair_at(a + i * stride);
@@ -143,19 +144,28 @@ struct PositionAddresses {
   }
 };
 
-/// Products of `pairs` pairs of channels of positions `distance` elements apart, for one vector of lanes.
-template <class Lanes, int kPositions>
+/// Products of `pairs` pairs of channels of positions `distance` elements apart, for one vector of lanes; `single`: and
+/// of one more channel.
+template <class Lanes, int kPositions, bool kSingle>
 GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pairs(typename Lanes::Sums (&acc)[kPositions][1],
                                                                     const std::uint16_t* a, std::int64_t distance,
-                                                                    int pairs, const std::uint16_t* weights) {
+                                                                    int pairs, bool single, bool prefetches,
+                                                                    const std::uint16_t* weights) {
   PositionAddresses<kPositions> x(a, distance);
   for (int pair = 0; pair < pairs; ++pair, weights += kLanes) {
-    if constexpr (Lanes::kPrefetches) __builtin_prefetch(weights + kNearWeights);
+    if (prefetches) __builtin_prefetch(weights + kNearWeights);
     const auto w = Lanes::weights(weights);
     x.hide();
-#pragma GCC unroll 14
+#pragma GCC unroll 28
     for (int i = 0; i < kPositions; ++i) acc[i][0] = Lanes::dot(acc[i][0], pair_at(x.at(i)), w);
     x.advance(2);
+  }
+  if constexpr (kSingle) {
+    if (!single) return;
+    const auto w = Lanes::weights(weights);
+    x.hide();
+#pragma GCC unroll 28
+    for (int i = 0; i < kPositions; ++i) acc[i][0] = Lanes::dot(acc[i][0], *x.at(i), w);
   }
 }
 
@@ -182,8 +192,8 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
         dot_one<Lanes, kVectors>(acc, a, pairs, weights);
         continue;
       }
-      if constexpr (kVectors == 1 && kStride == 0 && !kSingle) {
-        dot_pairs<Lanes, kPositions>(acc, a, stride, pairs, weights);
+      if constexpr (kVectors == 1 && kStride == 0) {
+        dot_pairs<Lanes, kPositions, kSingle>(acc, a, stride, pairs, single, prefetches, weights);
         continue;
       }
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
@@ -208,13 +218,13 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
   for (std::int64_t repeat = 0; repeat < tile.repeats; ++repeat) {
     typename Lanes::Sums acc[kPositions][kVectors];
     if (tile.adds) {
-#pragma GCC unroll 14
+#pragma GCC unroll 28
       for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) acc[i][v] = Lanes::load(sums + i * kLanes + v * kVector);
       }
     } else {
-#pragma GCC unroll 14
+#pragma GCC unroll 28
       for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) acc[i][v] = Lanes::zero();
@@ -229,7 +239,7 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
       const Epilogue& epilogue = *tile.register_epilogue;
       const EpilogueVectors<DType::bf16> vectors(epilogue);
       std::uint16_t* y = static_cast<std::uint16_t*>(epilogue.y) + y_offset;
-#pragma GCC unroll 14
+#pragma GCC unroll 28
       for (int i = 0; i < kPositions; ++i, y += epilogue.y_pixel) {
         if constexpr (kVectors == 1) {
           vectors.store_low(Lanes::widened(acc[i][0]), y);
@@ -239,14 +249,14 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
       }
       y_offset += kPositions * epilogue.y_pixel;
     } else {
-#pragma GCC unroll 14
+#pragma GCC unroll 28
       for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) Lanes::store(sums + i * kLanes + v * kVector, acc[i][v]);
       }
     }
     input += kPositions * tile.operands.position;
-    sums += kHalfFloats;
+    sums += tile.half_floats;
   }
 }
 
@@ -256,6 +266,7 @@ constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_
   return {&dot_half<Lanes, kPositions + 1, kVectors, kStride, kSingle>...};
 }
 constexpr auto kCounts = std::make_integer_sequence<int, kDotPositions>();
+constexpr auto kNarrowCounts = std::make_integer_sequence<int, kDotNarrowPositions>();
 constexpr auto kDotDense = dot_table<2, kChannels, false>(kCounts);
 constexpr auto kDotStrided = dot_table<2, 0, false>(kCounts);
 constexpr auto kDotSingle = dot_table<2, 0, true>(kCounts);
@@ -263,12 +274,12 @@ constexpr auto kDotSingle = dot_table<2, 0, true>(kCounts);
 constexpr auto kDotThree = dot_table<2, 3, true>(kCounts);
 constexpr auto kDotSix = dot_table<2, 6, true>(kCounts);
 /// Staged groups of as many channels as a vector has lanes.
-constexpr auto kDotVectorDense = dot_table<1, kVector, false>(kCounts);
-constexpr auto kDotVector = dot_table<1, 0, false>(kCounts);
-constexpr auto kDotVectorSingle = dot_table<1, 0, true>(kCounts);
-constexpr auto kDotEightDense = dot_table<1, kVector / 2, false, Eight>(kCounts);
-constexpr auto kDotEightSixteen = dot_table<1, kVector, false, Eight>(kCounts);
-constexpr auto kDotEight = dot_table<1, 0, false, Eight>(kCounts);
+constexpr auto kDotVectorDense = dot_table<1, kVector, false>(kNarrowCounts);
+constexpr auto kDotVector = dot_table<1, 0, false>(kNarrowCounts);
+constexpr auto kDotVectorSingle = dot_table<1, 0, true>(kNarrowCounts);
+constexpr auto kDotEightDense = dot_table<1, kVector / 2, false, Eight>(kNarrowCounts);
+constexpr auto kDotEightSixteen = dot_table<1, kVector, false, Eight>(kNarrowCounts);
+constexpr auto kDotEight = dot_table<1, 0, false, Eight>(kNarrowCounts);
 
 /// Input in place usually has one of these channel counts. A constant stride takes no register.
 DotFunction whole_half(std::int64_t stride) {
@@ -327,6 +338,7 @@ const Bf16Unit& bf16_dot_unit() {
                              .coverage = PathUnit::bf16_dot,
                              .missing = missing_bf16_dot(),
                              .positions = kDotPositions,
+                             .narrow_positions = kDotNarrowPositions,
                              .loads_full_halves = false,
                              .merged_width = kVector / 2,
                              .most_padding = 4.5,

@@ -55,6 +55,7 @@ class Search {
     b_.multiplies_panels = takes_panels();
     choose_panels();
     b_.positions = choose_positions();
+    b_.half_floats = b_.positions > kHalfPositions ? 2 * kHalfFloats : kHalfFloats;
     choose_input();
     if (b_.input != InputPath::by_images) choose_rows_and_columns();
     feed_threads();
@@ -98,8 +99,13 @@ class Search {
   }
 
   // ---- Positions of a half.
+  /// A panel of one vector has registers for twice as many positions. Rows of up to that many outputs are one half,
+  /// where two short ones would wait for the latency of their products.
+  bool takes_narrow_halves() const {
+    return unit_.narrow_positions > 0 && g_.pool == 1 && g_.panels == 1 && g_.group_k <= kVector;
+  }
   int choose_positions() {
-    if (!unit_.loads_full_halves) return unit_.positions;
+    if (!unit_.loads_full_halves) return takes_narrow_halves() ? unit_.narrow_positions : unit_.positions;
     if (b_.multiplies_panels) return positions_of_panels();
     b_.positions = positions_of_rows();
     const bool window = b_.terms.tap_count() > 1 && b_.terms.fold == 1 && b_.terms.parts == 1 && g_.pool == 1;
@@ -190,7 +196,8 @@ class Search {
   bool reads_single_pixels() const {
     if (!strides_single_pixels()) return false;
     if (unit_.loads_full_halves) return b_.multiplies_panels && p_.wo >= kFewestStridedColumns;
-    return even_part(p_.wo, b_.positions) * 4 >= b_.positions * 3;
+    const int whole = std::min(b_.positions, unit_.positions);
+    return even_part(p_.wo, whole) * 4 >= whole * 3;
   }
 
   bool may_read_in_place() const {
@@ -495,6 +502,19 @@ std::string one_decimal(double value) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
+/// prefers_flat() where panels have one vector: positions of a row run their epilogue in registers, flat ones by way of
+/// memory, and few positions wait for the latency of their products.
+bool prefers_flat_vectors(const Blocking& b, std::int64_t rows, std::int64_t columns, std::int64_t flat) {
+  constexpr double kEpiloguePairs = 8;  // pairs of channels whose products take as long as an epilogue in memory
+  constexpr std::int64_t kFewest = 9;
+  const auto cost = [&](std::int64_t positions) {
+    const std::int64_t halves = ceil_div(positions, std::int64_t{b.positions});
+    return static_cast<double>(std::max(positions, halves * kFewest) + kHalfCost * halves);
+  };
+  const auto pairs = static_cast<double>(ceil_div(b.terms.channels, std::int64_t{2}) * b.terms.tap_count());
+  return cost(flat) + static_cast<double>(flat) * kEpiloguePairs / pairs < static_cast<double>(rows) * cost(columns);
+}
+
 }  // namespace
 
 Blocking blocking_of(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
@@ -505,12 +525,13 @@ bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, st
   if (b.geometry.pool == 2) return false;
   if (rows == 1) return true;
   if (b.input == InputPath::in_place) return false;  // strided rows are no run of positions
-  const std::int64_t most = b.positions;
+  const std::int64_t most = b.positions, flat = (rows - 1) * b.strip.columns + columns;
+  if (b.positions > kHalfPositions) return prefers_flat_vectors(b, rows, columns, flat);
   const auto cost = [&](std::int64_t positions) {
     const std::int64_t halves = ceil_div(positions, most);
     return (unit.loads_full_halves ? halves * most : positions) + kHalfCost * halves;
   };
-  return cost((rows - 1) * b.strip.columns + columns) < rows * cost(columns);
+  return cost(flat) < rows * cost(columns);
 }
 
 }  // namespace bf16

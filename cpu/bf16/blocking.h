@@ -49,9 +49,10 @@ struct WeightsResidency {
 struct Blocking {
   Geometry geometry;
   Terms terms;
-  int positions;           // of a half
-  bool multiplies_panels;  // multiply_panels() of loops.h computes it
-  int panel_halves;        // of its tiles: two, or more where a panel's weights stay in registers from half to half
+  int positions;             // of a half
+  std::int64_t half_floats;  // from the accumulators of one half to those of the next
+  bool multiplies_panels;    // multiply_panels() of loops.h computes it
+  int panel_halves;          // of its tiles: two, or more where a panel's weights stay in registers from half to half
   InputPath input;
   Phases phases;
   StripShape strip;
@@ -76,6 +77,7 @@ constexpr std::int64_t kTilesAlive = 2;
 constexpr std::int64_t kTileFloats = 2 * kHalfFloats;
 /// Halves whose accumulators exist at a time, of a unit that takes one half at a time.
 constexpr std::int64_t kMaxHalves = 16;
+constexpr std::int64_t most_halves(const Blocking& b) { return kMaxHalves * kHalfFloats / b.half_floats; }
 /// Floats of a thread's accumulators, of tiles or of a panel.
 constexpr std::int64_t accumulator_floats(const Bf16Unit& unit) {
   return unit.loads_full_halves ? kTilesAlive * kTileFloats : kMaxHalves * kHalfFloats;

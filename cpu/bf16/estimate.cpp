@@ -72,10 +72,15 @@ double storing_cycles(const bf16::Blocking& b, const Bf16Unit& unit, double pane
   return positions * static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) * kStorePairs;
 }
 
+/// Positions of a half by which tiles are counted: the costs were fitted to halves of two vectors.
+std::int64_t counted_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
+  return std::min(b.positions, unit.positions);
+}
+
 /// What tiles cost besides their products.
 double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
   const bf16::Geometry& g = b.geometry;
-  const std::int64_t tiles = g.n * g.rows * ceil_div(g.columns, std::int64_t{b.positions}) * g.groups * g.panels;
+  const std::int64_t tiles = g.n * g.rows * ceil_div(g.columns, counted_positions(b, unit)) * g.groups * g.panels;
   const auto steps = static_cast<double>(b.terms.steps());
   return static_cast<double>(tiles) * (unit.costs.tile + steps * unit.costs.step);
 }
@@ -103,7 +108,7 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
                             : static_cast<double>(b.terms.channels) / static_cast<double>(bf16::kChannels);
   const double steps = panels * blocks * static_cast<double>(b.terms.tap_count() * products);
   // A step of a tile reads its weights, however few its positions are.
-  const double tiles = std::max(1.0, positions / (2 * b.positions));
+  const double tiles = std::max(1.0, positions / static_cast<double>(2 * counted_positions(b, unit)));
   const bool half = !unit.loads_full_halves && g.group_k <= vector;
   const double halved = !half ? 1 : whole ? kHalfOfWholeVectors : kHalfVectorProduct;
   const double share = whole && !half && !unit.loads_full_halves && g.groups == 1 ? kPairsOfWholeVectors : 1;

@@ -76,9 +76,9 @@ class RunLoop {
  private:
   /// All panels of a chunk take a group's input from L1, beside the weights.
   std::int64_t most_halves() const {
-    if (chunk_.end - chunk_.begin == 1) return kMaxHalves;
+    if (chunk_.end - chunk_.begin == 1) return bf16::most_halves(b_);
     const std::int64_t half_bytes = b_.positions * b_.geometry.group_c * 2;
-    return std::clamp<std::int64_t>(l1_bytes() / 2 / half_bytes, 2, kMaxHalves);
+    return std::clamp<std::int64_t>(l1_bytes() / 2 / half_bytes, 2, bf16::most_halves(b_));
   }
   /// The taps of kernel rows that read the image.
   TapRange taps_of_row(std::int64_t row) const {
@@ -166,7 +166,7 @@ class RunLoop {
         tile.repeats = run.halves;
         tile.taps.of_half[0] = run.taps;
         multiply_run(run, last);
-        accumulators += run.halves * kHalfFloats;
+        accumulators += run.halves * b_.half_floats;
         tile.first_half += run.halves;
       }
     }
@@ -183,7 +183,7 @@ class RunLoop {
     loop_.queue().multiply_half(nullptr);
     if (!last) return;
     const float* accumulators = loop_.queue().tile().accumulators;
-    for (std::int64_t half = 0; half < run.halves; ++half, accumulators += kHalfFloats) {
+    for (std::int64_t half = 0; half < run.halves; ++half, accumulators += b_.half_floats) {
       run_epilogues(run, run.column + half * run.positions, accumulators);
     }
   }

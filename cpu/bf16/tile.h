@@ -18,6 +18,8 @@ constexpr int kHalfPositions = 16;  // rows of a tile register
 constexpr std::int64_t kWeightBlock = kChannels * kLanes;
 /// Accumulators of one half.
 constexpr std::int64_t kHalfFloats = kHalfPositions * kLanes;
+/// Most positions of a half of one vector, whose accumulators take the room of two halves.
+constexpr int kNarrowPositions = 2 * kHalfPositions;
 
 /// Accumulators to output, for consecutive pixels of one output row (or column): 2x2 max-pool, bias, activation,
 /// conversion and store of up to 32 lanes.
@@ -115,8 +117,9 @@ struct Tile {
   float* accumulators;    // [half][position][lane]
   Overlap overlap;
   // Only for a unit that takes one half at a time:
-  std::int64_t repeats = 1;  // the first half is computed so often, for consecutive positions and outputs
-  bool adds = false;         // the products are added to the accumulators
+  std::int64_t repeats = 1;                // the first half is computed so often, for consecutive positions and outputs
+  std::int64_t half_floats = kHalfFloats;  // from the accumulators of one repeat to those of the next
+  bool adds = false;                       // the products are added to the accumulators
   // Distance in elements from these weights to the weights that are read after them from the last level; 0: no
   // prefetch. The first two halves prefetch one vector of lanes each. first_half: how many halves have used these
   // weights before.

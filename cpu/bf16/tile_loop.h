@@ -32,6 +32,7 @@ class TileLoop {
     tile.operands.b_bypasses_l1 = (b.weights.fit_l2 || b.input == InputPath::by_images) && !b.weights.fit_l1;
     tile.taps.count = tile.taps.columns = b.terms.tap_count();
     tile.taps.rows = 1;
+    tile.half_floats = b.half_floats;
     tile.blocks = {b.terms.blocks, b.terms.last_pairs, b.terms.last_is_single};
     tile.overlap.y_bytes = kLanes * static_cast<int>(size_of(run.problem.dtype));
     tile.overlap.prefetch = &prefetch_;

@@ -58,7 +58,8 @@ struct Bf16Unit {
   std::string missing;                     // why this machine can't run it; empty: it can
   /// Asks the system to let this process use it: empty, or why it may not. Null: nobody has to ask.
   std::string (*ask)() = nullptr;
-  int positions = 0;  // most positions of a half, up to kHalfPositions
+  int positions = 0;         // most positions of a half, up to kHalfPositions
+  int narrow_positions = 0;  // the same where all panels have one vector, up to kNarrowPositions; or 0
   /// The unit always loads and multiplies `positions` positions of a half, even if fewer are used; its halves share
   /// weights.
   bool loads_full_halves = false;

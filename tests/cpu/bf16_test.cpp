@@ -125,6 +125,25 @@ TEST_CASE("bf16: kernels, strides, dilations, paddings, groups and epilogues") {
   check_everywhere(sized({.c = 36, .h = 2, .w = 3, .k = 8, .r = 5, .s = 5, .pad_top = 2, .pad_left = 2}, 2, 2), random);
 }
 
+TEST_CASE("bf16: panels of one vector, whose halves take up to 28 positions") {
+  std::mt19937 random(29);
+  for (const std::int64_t width : {15, 17, 28, 29, 61}) {
+    const std::int64_t outputs = width % 2 == 0 ? 8 : width == 29 ? 16 : 11;
+    Conv2dProblem p = same_padded({.c = 34, .h = 5, .w = width, .k = outputs, .r = 3, .s = 3, .bias = true});
+    check_everywhere(p, random, width == 61 ? 2 : 1);
+    p.c = 33;  // half a pair
+    p.activation = width == 17 ? Activation::tanh : Activation::relu;
+    check_everywhere(p, random);
+    check_everywhere(same_padded({.n = 2, .c = 3, .h = 7, .w = width, .k = outputs, .r = 3, .s = 3}), random);
+  }
+  check_everywhere(sized({.n = 2, .c = 47, .h = 3, .w = 101, .k = 13, .stride_h = 2, .stride_w = 2}, 0, 0), random);
+  check_everywhere(sized({.c = 16, .h = 9, .w = 57, .k = 16}, 0, 0), random, 2);
+  check_everywhere(sized({.c = 9, .h = 40, .w = 41, .k = 2, .bias = true}, 0, 0), random);
+  // Sums in rounds over several halves, and groups.
+  check_everywhere(same_padded({.c = 1280, .h = 9, .w = 47, .k = 5, .r = 3, .s = 3}), random);
+  check_everywhere(same_padded({.c = 60, .h = 6, .w = 31, .k = 48, .r = 3, .s = 3, .groups = 3}), random);
+}
+
 TEST_CASE("bf16: 2x2 pool, even and odd sizes") {
   std::mt19937 random(12);
   for (const std::int64_t width : {2, 14, 31, 70}) {
