@@ -1,6 +1,8 @@
 // See problems.h.
 #include "backends/problems.h"
 
+#include <utility>
+
 namespace gable {
 
 Conv2dProblem problem_of(const Conv2d& conv) {
@@ -67,12 +69,32 @@ bool layouts_agree(const Conv2dProblem& p) {
   return (p.h * p.w == 1 || p.c == 1) && (p.out_h() * p.out_w() == 1 || p.k == 1);
 }
 
+/// Whether images, windows and outputs are one column wide.
+bool is_column(const Conv2dProblem& p) {
+  return p.h > 1 && p.w == 1 && p.s == 1 && p.wo == 1 && p.pad_left == 0 && p.pool.w == 1;
+}
+
+/// A column as a row: the same bytes, whose neighbouring outputs kernels compute together. Its weights are the same
+/// too.
+Conv2dProblem as_row(Conv2dProblem p) {
+  std::swap(p.h, p.w);
+  std::swap(p.r, p.s);
+  std::swap(p.ho, p.wo);
+  std::swap(p.stride_h, p.stride_w);
+  std::swap(p.pad_top, p.pad_left);
+  std::swap(p.dilation_h, p.dilation_w);
+  std::swap(p.pool.h, p.pool.w);
+  std::swap(p.pool.stride_h, p.pool.stride_w);
+  return p;
+}
+
 }  // namespace
 
 WeightedOp weighted_op(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) {
     Conv2dProblem problem = problem_of(*conv);
     if (layouts_agree(problem)) problem.nhwc = true;
+    if (is_column(problem)) problem = as_row(problem);
     return {op, problem, dense_strides(problem)};
   }
   const MatmulProblem problem = problem_of(std::get<Matmul>(op));

@@ -12,7 +12,8 @@ Conv2dProblem problem_of(const Conv2d& conv);
 MatmulProblem problem_of(const Matmul& matmul);
 MaxPoolProblem problem_of(const MaxPool& pool);
 
-/// An op with weights as the convolution kernels take it: a matrix product is a 1x1 convolution.
+/// An op with weights as the convolution kernels take it: a matrix product is a 1x1 convolution, and images of one
+/// column are images of one row.
 struct WeightedOp {
   Op op;
   Conv2dProblem problem;

@@ -47,6 +47,29 @@ TEST_CASE("equal estimates keep the order of the list") {
   CHECK(order_of(kernels) == std::vector<std::string>{"b", "a"});
 }
 
+TEST_CASE("images of one column are images of one row to the kernels") {
+  const Conv2d column{.input = {2, 3, 40, 1},
+                      .weights = {4, 3, 5, 1},
+                      .stride = {2, 3},
+                      .padding = {1, 0, 2, 1},
+                      .dilation = {3, 1},
+                      .layout = Layout::nhwc};
+  const Conv2dProblem row = weighted_op(column).problem;
+  CHECK(row.h == 1);
+  CHECK(row.w == 40);
+  CHECK(row.r == 1);
+  CHECK(row.s == 5);
+  CHECK(row.ho == 1);
+  CHECK(row.wo == problem_of(column).ho);
+  CHECK(row.stride_w == 2);
+  CHECK(row.pad_left == 1);
+  CHECK(row.pad_top == 0);
+  CHECK(row.dilation_w == 3);
+  Conv2d padded = column;
+  padded.padding = {1, 1, 2, 0};  // an output of padding alone
+  CHECK(weighted_op(padded).problem.h == 40);
+}
+
 TEST_CASE("images whose bytes are the same in both layouts are nhwc to the kernels") {
   Conv2d conv{.input = {2, 3, 1, 1}, .weights = {4, 3, 1, 1}};
   CHECK(weighted_op(conv).problem.nhwc);

@@ -42,6 +42,10 @@ std::vector<Conv2d> odd_convolutions() {
       {.input = {2, 10, 14, 15}, .weights = {18, 10, 3, 3}, .stride = {2, 3}, .padding = {0, 1, 2, 3}},
       {.input = {1, 3, 31, 30}, .weights = {64, 3, 7, 7}, .stride = {2, 2}, .padding = {3, 3}},
       {.input = {1, 4, 9, 9}, .weights = {8, 4, 2, 2}, .stride = {4, 4}},
+      // images of one column
+      {.input = {2, 18, 37, 1}, .weights = {30, 18, 3, 1}, .padding = {1, 0}},
+      {.input = {1, 24, 31, 1}, .weights = {36, 6, 5, 1}, .stride = {2, 1}, .padding = {3, 0}, .groups = 4},
+      {.input = {1, 20, 40, 1}, .weights = {20, 1, 7, 1}, .padding = {6, 0}, .dilation = {2, 1}, .groups = 20},
       // a kernel as large as, and larger than, the image; outputs made of padding alone
       {.input = {3, 64, 4, 4}, .weights = {10, 64, 4, 4}},
       {.input = {1, 4, 2, 3}, .weights = {8, 4, 5, 5}, .padding = {2, 2}},
