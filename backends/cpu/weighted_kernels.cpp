@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backends/cpu/fastest.h"
+#include "backends/cpu/folded.h"
 #include "backends/cpu/reordered.h"
 #include "backends/cpu/widened.h"
 #include "backends/problems.h"
@@ -253,6 +254,7 @@ constexpr CpuKernels::Kernel kKernels[] = {
                                      seconds_of<cpu::few_channels_seconds>),
     f32_kernel<cpu::FewOutputsPlan>("few_outputs", strict<cpu::few_outputs_refusal>,
                                     seconds_of<cpu::few_outputs_seconds>),
+    {"folded", nothing_missing<cpu::Target>, refuse_folded, make_folded_plan, folded_seconds},
     {"narrow_groups_bf16_dot", missing_narrow_groups_dot, refuse_narrow_groups_dot, make_narrow_groups_dot_plan,
      seconds_of<cpu::narrow_groups_dot_seconds>},
     {"narrow_groups", missing_narrow_groups, refuse_narrow_groups, make_f32_plan<cpu::NarrowGroupsPlan>,

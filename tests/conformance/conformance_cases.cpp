@@ -42,6 +42,11 @@ std::vector<Conv2d> odd_convolutions() {
       {.input = {2, 10, 14, 15}, .weights = {18, 10, 3, 3}, .stride = {2, 3}, .padding = {0, 1, 2, 3}},
       {.input = {1, 3, 31, 30}, .weights = {64, 3, 7, 7}, .stride = {2, 2}, .padding = {3, 3}},
       {.input = {1, 4, 9, 9}, .weights = {8, 4, 2, 2}, .stride = {4, 4}},
+      // windows that tile rows, with and without rows and pixels that no window reads
+      {.input = {2, 3, 17, 24}, .weights = {20, 3, 8, 8}, .stride = {8, 8}},
+      {.input = {1, 5, 9, 12}, .weights = {19, 5, 2, 3}, .stride = {1, 3}, .padding = {1, 0, 0, 0}},
+      {.input = {3, 36, 8, 10}, .weights = {40, 36, 2, 2}, .stride = {2, 2}},
+      {.input = {1, 4, 5, 26}, .weights = {70, 4, 3, 2}, .stride = {1, 2}, .dilation = {2, 1}},
       // images of one column
       {.input = {2, 18, 37, 1}, .weights = {30, 18, 3, 1}, .padding = {1, 0}},
       {.input = {1, 24, 31, 1}, .weights = {36, 6, 5, 1}, .stride = {2, 1}, .padding = {3, 0}, .groups = 4},

@@ -207,6 +207,27 @@ TEST_CASE("a depthwise layer of more taps than the tables of the depthwise kerne
   CHECK(runs_of_kernel(coverage, device.info().uri, "direct") == 1);
 }
 
+TEST_CASE("windows that tile a row are folded into channels, for each kernel that may compute them") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int threads : {1, 2}) {
+      const Device device = open("cpu?kernel=folded&threads=" + std::to_string(threads));
+      Coverage coverage;
+      for (const std::int64_t rows : {1, 2, 16}) {
+        for (const std::int64_t outputs : {5, 40}) {
+          const Conv2d conv{.input = {2, 3, 3 * rows + 1, 80},
+                            .weights = {outputs, 3, rows, 16},
+                            .stride = {rows, 16},
+                            .dtype = dtype,
+                            .layout = Layout::nhwc,
+                            .epilogue = {.bias = rows > 1, .activation = Activation::relu}};
+          check_case(device, Case(conv), coverage);
+        }
+      }
+      CHECK(runs_of_kernel(coverage, device.info().uri, "folded") == 6);
+    }
+  }
+}
+
 TEST_CASE("images of nchw that the caches do not keep together are reordered one at a time") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int threads : {1, 2}) {

@@ -103,12 +103,13 @@ std::vector<Conv2d> one_for_each_family() {
   Conv2d half_planes = planes, half_pointwise = pointwise, half_groups = groups;
   half_planes.dtype = half_pointwise.dtype = half_groups.dtype = DType::bf16;
   const Conv2d few{.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}};
+  const Conv2d patches{.input = {2, 3, 8, 12}, .weights = {16, 3, 4, 4}, .stride = {4, 4}, .layout = Layout::nhwc};
   Conv2d deep{.input = {1, 32, 8, 8}, .weights = {32, 1, 3, 3}, .groups = 32, .layout = Layout::nhwc};
   Conv2d deep_planes = deep, pooled = dense;
   deep_planes.layout = Layout::nchw;
   pooled.epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}};
-  return {dense,  half,        pointwise, half_pointwise, few_outputs, planes, half_planes,
-          groups, half_groups, few,       deep,           deep_planes, pooled};
+  return {dense,  half,        pointwise, half_pointwise, few_outputs, planes,      half_planes,
+          groups, half_groups, few,       patches,        deep,        deep_planes, pooled};
 }
 
 /// The op's plan, packed weights and first run, each of whose allocations fails once; after that, the device still
@@ -156,7 +157,8 @@ TEST_CASE("where any allocation of open, query, plan, pack and run fails, that i
     CAPTURE(kernel);
     const Device device = open("cpu?threads=1&kernel=" + kernel);
     std::vector<Conv2d> convs = one_for_each_family();
-    const auto taken = std::find_if(convs.begin(), convs.end(), [&](const Conv2d& conv) { return takes(device, conv); });
+    const auto taken =
+        std::find_if(convs.begin(), convs.end(), [&](const Conv2d& conv) { return takes(device, conv); });
     if (taken != convs.end()) run_out_of_memory(device, *taken);
     const bool only_moves = kernel == "max_pool" || kernel == "add" || kernel == "transpose" || kernel == "reorder";
     CHECK((taken != convs.end()) != only_moves);

@@ -105,6 +105,7 @@ constexpr Least kLeast[] = {
     {"cpu", "depthwise_staged", 18},
     {"cpu", "few_channels", 120},
     {"cpu", "few_outputs", 4},
+    {"cpu", "folded", 12},
     {"cpu", "narrow_groups_bf16_dot", 1},
     {"cpu", "narrow_groups", 2},
     {"cpu", "pointwise", 16},
