@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "common/swapped_axes.h"
+
 namespace gable {
 
 Conv2dProblem problem_of(const Conv2d& conv) {
@@ -76,13 +78,8 @@ bool is_column(const Conv2dProblem& p) {
 
 /// A column as a row: the same bytes, whose neighbouring outputs kernels compute together. Its weights are the same
 /// too.
-Conv2dProblem as_row(Conv2dProblem p) {
-  std::swap(p.h, p.w);
-  std::swap(p.r, p.s);
-  std::swap(p.ho, p.wo);
-  std::swap(p.stride_h, p.stride_w);
-  std::swap(p.pad_top, p.pad_left);
-  std::swap(p.dilation_h, p.dilation_w);
+Conv2dProblem as_row(const Conv2dProblem& column) {
+  Conv2dProblem p = with_axes_swapped(column);
   std::swap(p.pool.h, p.pool.w);
   std::swap(p.pool.stride_h, p.pool.stride_w);
   return p;
