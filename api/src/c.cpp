@@ -54,26 +54,38 @@ void require(Pointer pointer, const char* what) {
   if (pointer == nullptr) throw gable::Error(gable::ErrorCode::invalid_argument, std::string(what) + " is null");
 }
 
-/// C enumerators have the numbers of their C++ twins; a caller can still pass any integer, which C++ may only look at
-/// as an integer.
 template <typename Enum, typename CEnum>
-Enum enumerator(const CEnum& given, int count, const char* what) {
+constexpr bool are_twins(Enum mine, CEnum c) {
+  return static_cast<int>(mine) == static_cast<int>(c);
+}
+// C enumerators, and Python's in api/python/gable, have the numbers of their C++ twins.
+static_assert(are_twins(gable::DType::f32, GABLE_F32) && are_twins(gable::DType::f16, GABLE_F16) &&
+              are_twins(gable::DType::bf16, GABLE_BF16));
+static_assert(are_twins(gable::Layout::nchw, GABLE_NCHW) && are_twins(gable::Layout::nhwc, GABLE_NHWC));
+static_assert(are_twins(gable::Math::strict, GABLE_STRICT) && are_twins(gable::Math::tf32, GABLE_TF32) &&
+              are_twins(gable::Math::split3, GABLE_SPLIT3) && are_twins(gable::Math::split6, GABLE_SPLIT6));
+static_assert(are_twins(gable::Activation::none, GABLE_NONE) && are_twins(gable::Activation::relu, GABLE_RELU) &&
+              are_twins(gable::Activation::tanh, GABLE_TANH));
+
+/// A caller can pass any integer as an enumerator, which C++ may only look at as an integer.
+template <typename Enum, typename CEnum>
+Enum enumerator(const CEnum& given, Enum last, const char* what) {
   int value = 0;
   static_assert(sizeof(value) == sizeof(given));
   std::memcpy(&value, &given, sizeof(value));
-  if (value < 0 || value >= count) {
+  if (value < 0 || value > static_cast<int>(last)) {
     throw gable::Error(gable::ErrorCode::invalid_argument, std::string(what) + " is " + std::to_string(value) +
                                                                "; it must lie between 0 and " +
-                                                               std::to_string(count - 1));
+                                                               std::to_string(static_cast<int>(last)));
   }
   return static_cast<Enum>(value);
 }
 
-gable::DType dtype_of(gable_dtype dtype) { return enumerator<gable::DType>(dtype, 3, "dtype"); }
-gable::Layout layout_of(gable_layout layout) { return enumerator<gable::Layout>(layout, 2, "layout"); }
-gable::Math math_of(gable_math math) { return enumerator<gable::Math>(math, 4, "math"); }
+gable::DType dtype_of(gable_dtype dtype) { return enumerator(dtype, gable::DType::bf16, "dtype"); }
+gable::Layout layout_of(gable_layout layout) { return enumerator(layout, gable::Layout::nhwc, "layout"); }
+gable::Math math_of(gable_math math) { return enumerator(math, gable::Math::split6, "math"); }
 gable::Activation activation_of(gable_activation activation) {
-  return enumerator<gable::Activation>(activation, 3, "activation");
+  return enumerator(activation, gable::Activation::tanh, "activation");
 }
 
 gable::Conv2d conv_of(const gable_conv2d& c) {
@@ -142,7 +154,6 @@ struct Weighted {
   gable::Shape x{};
   gable::Shape weights{};
   gable::Shape bias{};
-  bool has_bias = false;
   gable::DType dtype = gable::DType::f32;
   gable::Layout layout = gable::Layout::nchw;
 };
@@ -150,10 +161,10 @@ struct Weighted {
 Weighted weighted(const gable_plan& plan) {
   const gable::Op& op = plan.plan.op();
   if (const auto* c = std::get_if<gable::Conv2d>(&op)) {
-    return {c->input, c->weights, {c->weights[0]}, c->epilogue.bias, c->dtype, c->layout};
+    return {c->input, c->weights, {c->weights[0]}, c->dtype, c->layout};
   }
   if (const auto* m = std::get_if<gable::Matmul>(&op)) {
-    return {{m->m, m->k}, {m->k, m->n}, {m->n}, m->bias, m->dtype, gable::Layout::nchw};
+    return {{m->m, m->k}, {m->k, m->n}, {m->n}, m->dtype, gable::Layout::nchw};
   }
   throw gable::Error(gable::ErrorCode::invalid_argument, "a plan of " + std::string(gable::name(op)) +
                                                              " has no weights: gable_run_" +
@@ -289,11 +300,8 @@ gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed
     require(packed, "packed");
     const Weighted op = weighted(*plan);
     const gable::Memory memory = plan->plan.memory();
-    gable::ConstTensorView bias_view;
-    if (op.has_bias || bias != nullptr) {
-      bias_view = gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory);
-    }
-    plan->plan.run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights, bias_view,
+    plan->plan.run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights,
+                   gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory),
                    gable::TensorView(y, op.dtype, plan->plan.output_shape(), op.layout, memory),
                    gable::Stream::borrow(stream));
   });

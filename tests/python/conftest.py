@@ -1,5 +1,6 @@
 """Makes the scripts importable, and those that drive PyTorch importable without it."""
 
+import contextlib
 import sys
 import types
 from pathlib import Path
@@ -15,6 +16,7 @@ except ImportError:
     torch.float32, torch.float16, torch.bfloat16 = "float32", "float16", "bfloat16"
     torch.channels_last, torch.contiguous_format = "channels_last", "contiguous_format"
     torch.Tensor = object
+    torch.no_grad = contextlib.nullcontext
     torch.__version__ = "absent"
     functional = types.ModuleType("torch.nn.functional")
     nn = types.ModuleType("torch.nn")

@@ -18,6 +18,7 @@ class Module:
 
     def __init__(self):
         self.hooks = []
+        self.training = True
 
     def register_forward_hook(self, hook):
         self.hooks.append(hook)
@@ -61,6 +62,7 @@ class Network(Module):
         return [self, self.stem, self.body, self.same, self.up]
 
     def __call__(self, x):
+        self.trained = any(module.training for module in self.modules())
         x = self.stem(x, (16, 16))
         x = self.body(self.body(x, (16, 16)), (16, 16))
         self.up(self.same(x, (8, 8)))
@@ -76,6 +78,14 @@ def test_a_torch_model_is_listed_with_counts_and_what_was_left_out():
         'mb1ic8ih16iw16oc8oh8ow8kh3kw3sh2sw2ph0pw0dh0dw0n"toy:3*1"',
     ]
     assert all(module.hooks == [] for module in network.modules())
+
+
+def test_a_torch_model_runs_in_evaluation_and_is_given_back_as_it_was():
+    network = Network()
+    network.body.training = False
+    layers.of_torch(network, Tensor(1, 3, 32, 32))
+    assert not network.trained
+    assert [module.training for module in network.modules()] == [True, True, False, True, True]
 
 
 @pytest.fixture
@@ -135,6 +145,28 @@ def test_an_onnx_layer_whose_size_is_not_known_is_left_out_and_the_others_are_li
     assert lines[0] == "# toy: 1 convolutions, 1 distinct"
     assert [line for line in lines if "Conv dw: the size of" in line] != []
     assert lines[-1].endswith('n"toy:1*1"')
+
+
+def test_onnx_convolutions_that_gable_can_t_express_are_said_and_a_model_without_any_is_an_error(model):
+    import onnx
+
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    branch = helper.make_graph([helper.make_node("Conv", ["x", "w1"], ["inside"])], "branch", [],
+                               [helper.make_tensor_value_info("inside", kind, None)])
+    changed = onnx.load(str(model))
+    changed.graph.input.append(helper.make_tensor_value_info("which", onnx.TensorProto.BOOL, []))
+    changed.graph.node.append(helper.make_node("If", ["which"], ["either"], name="fork", then_branch=branch, else_branch=branch))
+    changed.graph.node.append(helper.make_node("FusedConv", ["x", "w1"], ["f"], name="fast", domain="com.microsoft"))
+    changed.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(changed, str(model))
+    lines = layers.of_onnx(model, (1, 3, 64, 48)).splitlines()
+    assert "# left out: the convolutions inside If fork" in lines
+    assert "# left out: FusedConv fast" in lines
+    empty = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "none",
+                              [helper.make_tensor_value_info("x", kind, [1])], [helper.make_tensor_value_info("y", kind, [1])])
+    onnx.save(helper.make_model(empty), str(model))
+    with pytest.raises(ValueError, match="has no convolution"):
+        layers.of_onnx(model)
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path):

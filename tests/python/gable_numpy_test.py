@@ -104,6 +104,25 @@ def test_views_are_taken_as_they_read():
     assert np.array_equal(gable.Conv2d(weights)(turned), gable.Conv2d(weights)(turned.copy()))
 
 
+def test_arrays_that_are_not_aligned_are_copied():
+    weights = values(2, 4, 1, 1)
+    bytes_before = np.concatenate([np.zeros(1, np.uint8), weights.view(np.uint8).ravel()])
+    shifted = np.frombuffer(bytes_before.tobytes(), np.float32, offset=1).reshape(weights.shape)
+    x = values(1, 4, 3, 3)
+    assert np.array_equal(gable.Conv2d(shifted)(x), gable.Conv2d(weights)(x))
+
+
+def test_a_fused_pool_has_a_window_and_a_stride():
+    x, weights = values(1, 2, 9, 8), values(3, 2, 1, 1)
+    y = gable.Conv2d(weights)(x)
+    assert np.array_equal(gable.Conv2d(weights, max_pool=(3, 2))(x), gable.max_pool2d(y, (3, 2)))
+    assert np.array_equal(gable.Conv2d(weights, max_pool=3, pool_stride=2)(x), gable.max_pool2d(y, 3, 2))
+
+
+def test_bf16_of_another_byte_order_is_read_as_its_values():
+    assert list(gable.from_bf16(gable.to_bf16(np.array([1.5, -2], np.float32)).astype(">u2"))) == [1.5, -2]
+
+
 def test_bf16_rounds_to_even_and_keeps_nan():
     given = np.array([1, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38, np.inf, np.nan], np.float32)
     back = gable.from_bf16(gable.to_bf16(given))
@@ -171,6 +190,14 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpus"), "unavailable", "cpus"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), math="tf32", device="cpu")(values(1, 2, 3, 3)), "unsupported", "tf32"),
         (lambda: gable.Linear(values(4, 2))(values(3, 3)), "invalid_argument", r"rows, 2"),
+        (lambda: gable.Linear(values(4, 2)).explain((3, 3)), "invalid_argument", r"rows, 2"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), layout="nhwc").explain((3, 3)), "invalid_argument", "4 dimensions"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), padding="same"), "invalid_argument", "padding is 'same'"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), stride=1.5), "invalid_argument", "stride is 1.5"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), groups=2**64 + 1), "invalid_argument", "groups is 18446744073709551617"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), max_pool=(2, 2, 2)), "invalid_argument", "max_pool is"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(1, 2, 3, 3), out=[0]), "invalid_argument", "out is a list"),
+        (lambda: gable.from_bf16(values(2, 3)), "invalid_argument", "not float32"),
         (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),
     ],
 )

@@ -1,8 +1,9 @@
 /* gable for C and for languages that call C: open a device, plan a convolution or another op, pack its weights once,
  * run it.
  *
- * Every function that can fail returns a status and leaves its outputs alone on failure; gable_last_error() then has
- * the message of this thread's last failure. Shapes are (N, C, H, W) and (K, C/groups, R, S). */
+ * Every function that can fail returns a status and leaves the places of its results alone on failure;
+ * gable_last_error() then has the message of this thread's last failure. Shapes are (N, C, H, W) and
+ * (K, C/groups, R, S). Threads may share a device. */
 #ifndef GABLE_C_H
 #define GABLE_C_H
 
@@ -90,7 +91,8 @@ GABLE_API const char* gable_last_error(void);
 
 /* `uri` as for gable::open(): "auto", "cpu:avx2?threads=2". Fails with GABLE_UNAVAILABLE or GABLE_INVALID_ARGUMENT. */
 GABLE_API gable_status gable_open(const char* uri, gable_device** device);
-/* Plans of the device stay valid. This and the other two functions that release something accept null. */
+/* Plans and packed weights of the device stay valid. This and the other two functions that release something accept
+ * null. */
 GABLE_API void gable_close(gable_device* device);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
@@ -119,13 +121,15 @@ GABLE_API gable_status gable_plan_on_host(const gable_plan* plan, int* on_host);
 GABLE_API gable_status gable_plan_packing(const gable_plan* plan, uint64_t* key);
 
 /* Call it once, outside the hot loop. `weights` are row-major (K, C/groups, R, S), or (k, n) for a matmul, in the
- * plan's dtype and in the device's memory. Any number of plans and threads may use the result. */
+ * plan's dtype and in the device's memory; the default stream of a GPU reads them. Any number of plans and threads may
+ * use the result, which outlives the plan. */
 GABLE_API gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed);
 GABLE_API void gable_packed_release(gable_packed* packed);
 
 /* Runs a conv2d or a matmul. x, bias and y lie in the device's memory, and y overlaps nothing that is read. `bias` has
  * K floats, or n; it is null if and only if the description has none. `stream` is the device's native stream, a
- * cudaStream_t for CUDA, or null. */
+ * cudaStream_t for CUDA, or null. On a GPU the call may return before the work is done: synchronize the stream before y
+ * is read or anything is freed. After GABLE_DEVICE_FAILURE y has any contents. */
 GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed* packed, const float* bias,
                                  void* y, void* stream);
 /* The same for ops without weights. c may be exactly a or b. */

@@ -101,9 +101,9 @@ class GABLE_API Plan {
   std::uint64_t packing() const;        ///< key() of the packed weights that run() takes
 
   /// Reorders weights for run(). Call it once, outside the hot loop. `weights` are (K, C/groups, R, S), or (k, n) for a
-  /// matmul, row-major, in this plan's dtype and memory. Every plan with the same packing on the same device takes the
-  /// result: mostly plans of the same layer with another batch size, image size or epilogue. Throws
-  /// Error(invalid_argument), Error(out_of_memory).
+  /// matmul, row-major, in this plan's dtype and memory; on a GPU the default stream reads them. Every plan with the
+  /// same packing on the same device takes the result: mostly plans of the same layer with another batch size, image
+  /// size or epilogue. Throws Error(invalid_argument), Error(out_of_memory).
   PackedWeights pack(const ConstTensorView& weights) const;
 
   /// Runs a conv2d or a matmul. Shapes, dtypes, layouts and memory are checked; nothing is allocated. Asynchronous on a

@@ -6,7 +6,8 @@
     y = conv(x)                                                        # any batch and image size, from any thread
 
 Arrays are float32, float16, or bfloat16: uint16 with the bits of bfloat16 (to_bf16(), from_bf16()), or ml_dtypes'
-bfloat16. Bias is float32, or 16 bits that become it. Layout "nchw" takes x as (N, C, H, W), "nhwc" as (N, H, W, C); weights are the same for both.
+bfloat16. Bias is float32, or 16 bits that become it. Layout "nchw" takes x as (N, C, H, W), "nhwc" as (N, H, W, C);
+weights are the same for both.
 Every failure is a gable.Error; its `code` is the name of the status in gable/c.h, in lower case.
 
 libgable is looked for in $GABLE_LIBRARY, then in the installed tree or the build that this file is a part of, then where
@@ -25,7 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "to_bf16", "version"]  # open() is no name to import
+# open() is left out: "from gable import *" would hide the built-in.
+__all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "to_bf16", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
@@ -112,6 +114,7 @@ _SIGNATURES = {
     "gable_run_max_pool": [_pointer] * 4,
     "gable_run_add": [_pointer] * 5,
 }
+_RELEASES = ("gable_close", "gable_plan_release", "gable_packed_release")
 
 
 def _candidates() -> list[str]:
@@ -134,16 +137,17 @@ def _load() -> ctypes.CDLL:
         except OSError as error:
             failures.append(str(error))
             continue
+        wanted = ("gable_version", "gable_last_error", *_SIGNATURES, *_RELEASES)
+        missing = [name for name in wanted if not hasattr(api, name)]
+        if missing:
+            raise Error("unavailable", f"{candidate} is no libgable of {VERSION}: it has no {missing[0]}()")
         api.gable_version.restype = api.gable_last_error.restype = ctypes.c_char_p
         loaded = api.gable_version().decode()
         if not loaded.startswith(VERSION + "."):
             raise Error("unavailable", f"{candidate} is gable {loaded}; this module is of {VERSION}")
-        missing = [name for name in _SIGNATURES if not hasattr(api, name)]
-        if missing:
-            raise Error("unavailable", f"{candidate} is older than this module: it has no {missing[0]}()")
         for name, arguments in _SIGNATURES.items():
             getattr(api, name).argtypes = arguments
-        for name in ("gable_close", "gable_plan_release", "gable_packed_release"):
+        for name in _RELEASES:
             getattr(api, name).argtypes, getattr(api, name).restype = [_pointer], None
         return api
     raise Error("unavailable", "libgable can't be loaded: name it by GABLE_LIBRARY. " + "; ".join(failures))
@@ -163,7 +167,8 @@ def version() -> str:
 def _call(name: str, *arguments: object) -> None:
     status = getattr(_library(), name)(*arguments)
     if status != 0:
-        raise Error(CODES[status] if status < len(CODES) else str(status), _library().gable_last_error().decode())
+        message = _library().gable_last_error().decode(errors="replace")
+        raise Error(CODES[status] if status < len(CODES) else str(status), message)
 
 
 class _Handle:
@@ -186,26 +191,33 @@ def _data(array: np.ndarray | None) -> _pointer:
 # --- Arguments ---------------------------------------------------------------------------------------------------------
 
 
-def _index(value: str | None, names: tuple[str, ...], what: str) -> int:
-    if value is None:
-        value = "none"
+def _index(value: str, names: tuple[str, ...], what: str) -> int:
     if value not in names:
         raise _wrong(f"{what} is {value!r}; it must be one of {', '.join(names)}")
     return names.index(value)
 
 
+def _is_int64(value: object) -> bool:
+    return isinstance(value, Integral) and -(2**63) <= value < 2**63
+
+
+def _integers(value: object, what: str, form: str, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """A number counts for height and width; ctypes would cut one that is too large."""
+    values = (value, value) if isinstance(value, Integral) else value
+    if not isinstance(values, (tuple, list)) or len(values) not in lengths or not all(map(_is_int64, values)):
+        raise _wrong(f"{what} is {value!r}; it must be {form}")
+    return tuple(map(int, values))
+
+
 def _pair(value: int | tuple[int, int], what: str) -> tuple[int, int]:
-    pair = (value, value) if isinstance(value, Integral) else tuple(value)
-    if len(pair) != 2:
-        raise _wrong(f"{what} is {value!r}; it must be a number or a pair (height, width)")
-    return pair
+    return _integers(value, what, "a number or a pair (height, width)", (2,))
 
 
 def _padding(value: int | tuple[int, ...]) -> tuple[int, int, int, int]:
     """As gable has it: top, left, bottom, right."""
-    if not isinstance(value, Integral) and len(value) == 4:
-        return tuple(value)
-    return _pair(value, "padding") * 2
+    form = "a number, a pair (height, width) or (top, left, bottom, right)"
+    padding = _integers(value, "padding", form, (2, 4))
+    return padding if len(padding) == 4 else padding * 2
 
 
 def _dtype(array: np.ndarray, what: str) -> int:
@@ -221,12 +233,18 @@ def _dtype(array: np.ndarray, what: str) -> int:
 
 def _bias(bias: np.ndarray) -> np.ndarray:
     """Of 16 bits, as a model in half precision has it, it becomes float32 exactly; anything else stays as it is."""
-    sixteen = {"float16": lambda: bias.astype(np.float32), "bfloat16": lambda: from_bf16(bias), "uint16": lambda: from_bf16(bias)}
-    return sixteen.get(bias.dtype.name, lambda: bias)()
+    if bias.dtype.name == "float16":
+        return bias.astype(np.float32)
+    return from_bf16(bias) if bias.dtype.name in ("uint16", "bfloat16") else bias
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Contiguous in C's order and aligned, as kernels read it."""
+    return np.require(array, requirements=["C", "A"])
 
 
 def _rank(array: np.ndarray, rank: int, what: str) -> np.ndarray:
-    array = np.ascontiguousarray(array)
+    array = _plain(array)
     if array.ndim != rank:
         raise _wrong(f"{what} has the shape {array.shape}; it must have {rank} dimensions")
     return array
@@ -244,8 +262,11 @@ def _in_layout(shape: tuple[int, ...], layout: int) -> tuple[int, ...]:
 def _result(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if out is None:
         return np.empty(shape, dtype)
-    if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:
-        raise _wrong(f"out is {out.shape} of {out.dtype}; it must be {shape} of {dtype}, writeable and C-contiguous")
+    if not isinstance(out, np.ndarray):
+        raise _wrong(f"out is a {type(out).__name__}; it must be an array")
+    if out.shape != shape or out.dtype != dtype or not out.flags.carray:
+        raise _wrong(f"out is {out.shape} of {out.dtype}; it must be {shape} of {dtype}, writeable, aligned and "
+                     "C-contiguous")
     return out
 
 
@@ -259,7 +280,11 @@ def to_bf16(array: np.ndarray) -> np.ndarray:
 
 def from_bf16(array: np.ndarray) -> np.ndarray:
     """Bits of bfloat16 as float32, exactly."""
-    return (np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    array = np.ascontiguousarray(array)
+    if array.dtype.name not in ("uint16", "bfloat16"):
+        raise _wrong(f"from_bf16() takes uint16 or bfloat16, not {array.dtype}")
+    bits = array.astype(np.uint16) if array.dtype.name == "uint16" else array.view(np.uint16)  # in this byte order
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 # --- Devices and plans -------------------------------------------------------------------------------------------------
@@ -352,7 +377,7 @@ class _Layer:
         self._dtype = _dtype(weights, "weights")
         self._numpy_dtype = weights.dtype
         self._packed = _Packed(weights)
-        self._bias = None if bias is None else _bias(np.ascontiguousarray(bias))
+        self._bias = None if bias is None else _bias(_plain(bias))
         self._plans = _Plans()
         if self._bias is not None and (self._bias.dtype != np.float32 or self._bias.shape != (outputs,)):
             raise _wrong(f"bias is {self._bias.shape} of {self._bias.dtype}; it must be ({outputs},) of float32")
@@ -371,7 +396,7 @@ class _Layer:
         return self._plan(shape)[0].explain()
 
     def _run(self, x: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-        if x.dtype != self._numpy_dtype or not x.dtype.isnative:
+        if x.dtype != self._numpy_dtype:
             raise _wrong(f"x is an array of {x.dtype}, and the weights are of {self._numpy_dtype}: convert one of them")
         plan, packed = self._plan(shape)
         y = _result(out, self._output_shape(plan), x.dtype)
@@ -383,30 +408,35 @@ class Conv2d(_Layer):
     """A convolution as torch.nn.Conv2d computes it: max_pool(activation(conv(x) + bias)).
 
     weights: (K, C/groups, R, S), in PyTorch's order. stride, dilation: a number or (height, width). padding: the same, or
-    (top, left, bottom, right). activation: None, "relu" or "tanh". max_pool: a window, or (window, stride), fused.
+    (top, left, bottom, right). activation: None, "relu" or "tanh". max_pool: a fused pool's window; its stride is
+    pool_stride, or the window.
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
     """
 
     _make = "gable_plan_conv2d"
 
     def __init__(self, weights, bias=None, *, stride=1, padding=0, dilation=1, groups=1, activation=None, max_pool=None,
-                 layout="nchw", math="strict", device=None) -> None:
+                 pool_stride=None, layout="nchw", math="strict", device=None) -> None:
         weights = _rank(weights, 4, "weights")
+        if not _is_int64(groups):
+            raise _wrong(f"groups is {groups!r}; it must be a number")
         super().__init__(weights, bias, weights.shape[0], device)
         self._layout = _index(layout, LAYOUTS, "layout")
         conv = _CConv2d(groups=groups, layout=self._layout, bias=int(bias is not None), dtype=self._dtype,
-                        math=_index(math, MATHS, "math"), activation=_index(activation, ACTIVATIONS, "activation"))
+                        math=_index(math, MATHS, "math"),
+                        activation=_index(activation or "none", ACTIVATIONS, "activation"))
         conv.weights[:] = weights.shape
         conv.stride[:] = _pair(stride, "stride")
         conv.padding[:] = _padding(padding)
         conv.dilation[:] = _pair(dilation, "dilation")
         if max_pool is not None:
-            window, pool_stride = max_pool if isinstance(max_pool, tuple) else (max_pool, max_pool)
-            conv.pool_window[:] = _pair(window, "max_pool")
-            conv.pool_stride[:] = _pair(pool_stride, "max_pool")
+            conv.pool_window[:] = _pair(max_pool, "max_pool")
+            conv.pool_stride[:] = _pair(max_pool if pool_stride is None else pool_stride, "pool_stride")
         self._conv = conv
 
     def _description(self, shape: tuple[int, ...]) -> _CConv2d:
+        if len(shape) != 4:
+            raise _wrong(f"x has the shape {tuple(shape)}; it must have 4 dimensions")
         conv = _CConv2d.from_buffer_copy(self._conv)
         conv.input[:] = _nchw(shape, self._layout)
         return conv
@@ -432,9 +462,11 @@ class Linear(_Layer):
         super().__init__(np.ascontiguousarray(weights.T), bias, weights.shape[0], device)
         self._matmul = _CMatmul(n=weights.shape[0], k=weights.shape[1], bias=int(bias is not None), dtype=self._dtype,
                                 math=_index(math, MATHS, "math"),
-                                activation=_index(activation, ACTIVATIONS, "activation"))
+                                activation=_index(activation or "none", ACTIVATIONS, "activation"))
 
     def _description(self, shape: tuple[int, ...]) -> _CMatmul:
+        if len(shape) != 2 or shape[1] != self._matmul.k:
+            raise _wrong(f"x has the shape {tuple(shape)}; it must be (rows, {self._matmul.k})")
         matmul = _CMatmul.from_buffer_copy(self._matmul)
         matmul.m = shape[0]
         return matmul
@@ -444,8 +476,6 @@ class Linear(_Layer):
 
     def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         x = _rank(x, 2, "x")
-        if x.shape[1] != self._matmul.k:
-            raise _wrong(f"x has the shape {x.shape}; it must be (rows, {self._matmul.k})")
         return self._run(x, x.shape, out)
 
 

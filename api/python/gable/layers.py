@@ -63,7 +63,12 @@ def same_padding(size: tuple[int, int], output: tuple[int, int], window: tuple[i
 
 
 def of_torch(model, *inputs, name: str = "") -> str:
-    """The list of a PyTorch model, from one run on these inputs (on the device `meta` nothing is computed)."""
+    """The list of a PyTorch model, from one run on these inputs (on the device `meta` nothing is computed).
+
+    The run is one of evaluation, without gradients: running means of BatchNorm stay as they are.
+    """
+    import torch
+
     layers, left_out = [], []
 
     def hook(module, arguments, result) -> None:
@@ -73,15 +78,22 @@ def of_torch(model, *inputs, name: str = "") -> str:
         x, y = tuple(arguments[0].shape), tuple(result.shape)
         window, stride, dilation = tuple(module.weight.shape[2:]), tuple(module.stride), tuple(module.dilation)
         padding = (0, 0) if isinstance(module.padding, str) else tuple(module.padding)
-        if y[-2:] != _output(x[-2:], padding, window, stride, dilation):  # padding="same", or a subclass that pads by itself
+        # padding="same", or a subclass that pads by itself
+        if y[-2:] != _output(x[-2:], padding, window, stride, dilation):
             padding = same_padding(x[-2:], y[-2:], window, stride, dilation)
         layers.append(Convolution(x if len(x) == 4 else (1, *x), y[-3], y[-2:], window, stride, padding, dilation,
                                   module.groups))
 
     hooks = [module.register_forward_hook(hook) for module in model.modules() if _is_convolution(module)]
+    training = [module for module in model.modules() if module.training]
     try:
-        model(*inputs)
+        for module in training:
+            module.training = False
+        with torch.no_grad():
+            model(*inputs)
     finally:
+        for module in training:
+            module.training = True
         for each in hooks:
             each.remove()
     return listed(layers, left_out, name or type(model).__name__)
@@ -114,6 +126,7 @@ class NotTwoDimensional(Exception):
 def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = "") -> str:
     """The list of an ONNX model. Sizes are inferred from the model's inputs; `input_shape` replaces the first one's."""
     import onnx
+    import onnx.inliner
 
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -121,6 +134,8 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
         raise
     except Exception as error:  # protobuf's, whose module differs from version to version
         raise ValueError(f"{path} is no ONNX model: {error}") from error
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
     if input_shape is not None:
         _resize(model.graph, input_shape)
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
@@ -130,24 +145,37 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
             shapes[value.name] = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
     layers, left_out, unknown = [], [], []
     for node in graph.node:
-        if node.op_type in ("ConvTranspose", "ConvInteger", "QLinearConv"):
-            left_out.append(f"{node.op_type} {node.name}")
-        elif node.op_type == "Conv":
+        if node.op_type == "Conv" and node.domain in ("", "ai.onnx"):
             try:
                 layers.append(_onnx_convolution(node, shapes))
             except UnknownShape as error:
                 unknown.append(error)
             except NotTwoDimensional as error:
                 left_out.append(str(error))
+        elif "Conv" in node.op_type:  # transposed, quantised, fused by a runtime, deformable
+            left_out.append(f"{node.op_type} {node.name}")
+        elif any(_has_convolutions(attribute.g) for attribute in node.attribute):
+            left_out.append(f"the convolutions inside {node.op_type} {node.name}")
     if unknown and not layers:
         raise unknown[0]
+    if not layers and not left_out:
+        raise ValueError(f"{path} has no convolution")
     return listed(layers, left_out + [str(error) for error in unknown], name or Path(path).stem)
+
+
+def _has_convolutions(graph) -> bool:
+    """Of a branch of If or a body of Loop, with the graphs in it; other attributes have an empty graph."""
+    return any("Conv" in node.op_type or any(_has_convolutions(attribute.g) for attribute in node.attribute)
+               for node in graph.node)
 
 
 def _resize(graph, shape: tuple[int, ...]) -> None:
     """Sets the size of the first input that is no weight. Sizes that were inferred from the old one are dropped."""
     weights = {tensor.name for tensor in graph.initializer}
-    dims = next(value for value in graph.input if value.name not in weights).type.tensor_type.shape.dim
+    value = next((value for value in graph.input if value.name not in weights), None)
+    if value is None:
+        raise ValueError("--input: the model has no input")
+    dims = value.type.tensor_type.shape.dim
     if len(dims) != len(shape):
         raise ValueError(f"--input has {len(shape)} dimensions; the model's input has {len(dims)}")
     for dim, size in zip(dims, shape):
