@@ -19,10 +19,11 @@
 #include <system_error>
 #include <vector>
 
+#include "common/limits.h"
+
 namespace gable {
 namespace {
 
-constexpr int kMaxThreads = 1024;
 constexpr std::size_t kMinStack = std::size_t{64} << 10;  // of a thread; kernels of every target take less
 
 /// What OMP_STACKSIZE or GOMP_STACKSIZE gives each of OpenMP's threads: "512", "512k", "1 G"; without a unit in KiB.

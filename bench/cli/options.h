@@ -8,12 +8,12 @@
 
 #include "bench/cli/study_run.h"
 #include "bench/workloads/selection.h"
+#include "common/limits.h"
 
 namespace gable::bench {
 
 inline constexpr std::uint64_t kMaxBatch = 1'000'000'000;  ///< as in a problem
 inline constexpr std::uint64_t kMaxCount = 1'000'000'000;  ///< of runs, layers, lines
-inline constexpr std::uint64_t kMaxThreads = 1024;         ///< as of a device
 inline constexpr std::uint64_t kMaxSeed = std::numeric_limits<std::uint64_t>::max();
 
 /// A finite number above 0. (CLI::PositiveNumber accepts nan, and its message has 300 digits.)

@@ -244,10 +244,10 @@ ErrorCode code_of(const std::error_code& error) {
   return ErrorCode::invalid_argument;
 }
 
-void check_writable(const std::string& path) {
+void check_writable(const std::string& path, const std::string& instead) {
   if (path.empty()) fail(path, "the name is empty");
   if (const std::string kind = kind_that_is_no_file(path); !kind.empty())
-    fail(path, fmt::format("is {}; name a file. (--json - writes to standard output)", kind));
+    fail(path, fmt::format("is {}; name a file{}", kind, instead));
   const fs::path target = target_of(path);
   std::error_code error;
   const fs::file_status status = fs::status(target, error);

@@ -52,6 +52,7 @@ ErrorCode code_of(const std::error_code& error);
 /// The checks of write_file() that need no data: `path` is no pipe, device or folder and no file without permission,
 /// files can be made in its folder, and there is room for a small one. For commands that work for minutes before they
 /// write.
-void check_writable(const std::string& path);
+/// `instead` ends the message about what is no file: what would do as well.
+void check_writable(const std::string& path, const std::string& instead = {});
 
 }  // namespace gable::bench

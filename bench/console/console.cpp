@@ -86,7 +86,8 @@ void print_refusals(const std::vector<Refusal>& refused, Console& console) {
 }
 
 void Console::check_target() const {
-  if (!json_target_.empty() && json_target_ != "-") check_writable(json_target_);
+  if (!json_target_.empty() && json_target_ != "-")
+    check_writable(json_target_, " (--json - writes to standard output)");
 }
 
 void Console::emit(const nlohmann::json& document) {

@@ -234,9 +234,10 @@ class ProgramMeasurer {
   /// After the program's run, so that a program without regions does not wait for it.
   void judge_listening(std::vector<MeasuredPart>& parts, const std::vector<perf::RegionRecord>& regions) {
     if (regions.empty()) return;
-    const std::optional<perf::RegionCost> cost = perf::measure_region_cost(sub_folder("regions"));
-    if (!cost) return;
-    const std::string note = flag_listening(parts, regions, *cost, cpu_seconds_.value_or(0));
+    std::string failure;
+    const auto cost = unless_it_fails([&] { return perf::measure_region_cost(sub_folder("regions")); }, failure);
+    if (!cost || !*cost) return;
+    const std::string note = flag_listening(parts, regions, **cost, cpu_seconds_.value_or(0));
     if (!note.empty()) add_notes({note});
   }
 

@@ -38,8 +38,10 @@ std::optional<RegionCost> measure_region_cost(const std::string& folder) {
     run_empty_regions();
     _exit(0);
   }
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
   RegionCost cost;
   for (const RegionRecord& region : read_session(folder).regions) {
     if (region.path == "round") cost.pair = region.times.median / kPairs;
