@@ -525,9 +525,6 @@ double pair_cycles(const HaloTile& t) {
   return kPair;
 }
 
-/// Cycles where nothing else is said. Fitted to the picks of 570 first layers on an H200, as few_channels' estimate; on
-/// 225 others it errs by 19 % (root mean square), and the kernel of the least estimate among all takes 1.03 of the
-/// fastest.
 /// Of nhwc stores that are narrower than a thread's channels allow: they take the longer, the farther pixels lie apart.
 /// Of ten layers of 18 to 90 output channels, f16, bf16 and tf32, within a quarter of what they take.
 double narrow_store_seconds(const FewChannelsMmaChoice& choice) {
@@ -541,6 +538,9 @@ double narrow_store_seconds(const FewChannelsMmaChoice& choice) {
   return kStoreOfPixelByte * channels * element * stores;
 }
 
+/// Cycles where nothing else is said. Fitted to the picks of 570 first layers on an H200, as few_channels' estimate; on
+/// 225 others it erred by 19 % (root mean square) before narrow stores had a term, and the kernel of the least estimate
+/// among all took 1.03 of the fastest.
 double seconds_of(const FewChannelsMmaChoice& choice) {
   constexpr double kHertz = 1.755e9, kLaunch = 1.17e-6, kStart = 3490, kDeviceBytes = 1.85e12, kOverlap = 2.7;
   constexpr double kProduct = 1.36, kConflict = 1.4, kWeights = 2.83, kOutputs = 16.2, kRaggedOutputs = 4.1;

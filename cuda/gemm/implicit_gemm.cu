@@ -175,7 +175,7 @@ ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDevic
     : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kPaddedColumns)),
       choice_(choose_mma(problem, gemm_, device, forced)),
-      whole_pixels_(choice_.splits == 1 && takes_whole_pixels(problem, gemm_)),
+      whole_pixels_(choice_.splits == 1 && takes_whole_pixels(problem, gemm_, choice_.rows, choice_.columns, device)),
       copy_bytes_(access_bytes(problem, problem.c, problem.group_c())),
       store_bytes_(access_bytes(problem, problem.k, problem.group_k())),
       overlaps_(device.major >= 9) {

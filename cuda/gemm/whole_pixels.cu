@@ -13,16 +13,8 @@
 namespace gable::cuda {
 namespace {
 
-/// Bytes from column to column of the weights: products take 32 bytes of depth.
 template <typename T>
-__host__ __device__ constexpr int column_pitch(int padded_c) {
-  return (padded_c * static_cast<int>(sizeof(T)) + 31) / 32 * 32 + 16;
-}
-
-template <typename T>
-__host__ __device__ constexpr int run_bytes(int rows, int c) {
-  return (rows * c * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
-}
+constexpr int kBytes = static_cast<int>(sizeof(T));
 
 /// Copies `count` elements from a multiple of 16 bytes on.
 template <typename T, int threads>
@@ -41,7 +33,7 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void copy_columns(const MmaArguments<T>& a, int first, unsigned char* to) {
   constexpr int kElements = 16 / static_cast<int>(sizeof(T));
   const ImplicitGemm& g = a.gemm;
-  const int pitch = column_pitch<T>(g.padded_c), across = pitch / 16 - 1;
+  const int pitch = column_pitch_bytes(g.padded_c, kBytes<T>), across = pitch / 16 - 1;
   for (int i = static_cast<int>(threadIdx.x); i < Tile::kColumns * across; i += Tile::kThreads) {
     const int column = i / across, chunk = i - column * across;
     const bool valid = first + column < g.columns && chunk * kElements < g.padded_c;
@@ -73,7 +65,7 @@ __device__ __forceinline__ void multiply_run(const ImplicitGemm& g, const T* run
   constexpr int kDepth = 32 / static_cast<int>(sizeof(T));  // of a product
   constexpr int kOfLane = sizeof(T) == 4 ? 1 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int pitch = column_pitch<T>(g.padded_c);
+  const int pitch = column_pitch_bytes(g.padded_c, kBytes<T>);
   const T* const pixel = run + (warp / Tile::kWarpsAcross * Tile::kWarpRows + lane / 4) * g.c;
   for (int k = 0; k < g.c; k += kDepth) {
     unsigned a[Tile::kRowTiles][4], b[Tile::kColumnTiles / 2][4];
@@ -106,7 +98,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   const ImplicitGemm& g = a.gemm;
   auto* const bias = reinterpret_cast<float*>(memory);
   auto* const run = reinterpret_cast<T*>(bias + Tile::kColumns);
-  auto* const weights = reinterpret_cast<unsigned char*>(run) + run_bytes<T>(Tile::kRows, g.c);
+  auto* const weights = reinterpret_cast<unsigned char*>(run) + pixel_run_bytes(Tile::kRows, g.c, kBytes<T>);
   const int across = (g.columns + Tile::kColumns - 1) / Tile::kColumns, tile = static_cast<int>(blockIdx.x);
   const int row = across == 1 ? tile : tile / across;
   const BlockPlace place{.row = row * Tile::kRows, .column = (tile - row * across) * Tile::kColumns};
@@ -124,7 +116,8 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int column = warp % Tile::kWarpsAcross * Tile::kWarpColumns + lane % 8 + lane / 16 * 8;
   const std::uint32_t b_at =
-      shared_address(weights) + static_cast<unsigned>(column * column_pitch<T>(g.padded_c) + lane / 8 % 2 * 16);
+      shared_address(weights) +
+      static_cast<unsigned>(column * column_pitch_bytes(g.padded_c, kBytes<T>) + lane / 8 % 2 * 16);
   float sums[Tile::kRowTiles][Tile::kColumnTiles][4] = {};
   if constexpr (sizeof(T) == 4) {
     multiply_run<PixelWords::singles, T, Tile>(g, run, b_at, sums);
@@ -147,7 +140,8 @@ WholePixelsKernel<T> compiled() {
 
 template <typename T>
 int WholePixelsKernel<T>::shared_bytes(const ImplicitGemm& gemm) const {
-  const int operands = run_bytes<T>(rows, gemm.c) + columns * column_pitch<T>(gemm.padded_c);
+  const int operands =
+      pixel_run_bytes(rows, gemm.c, kBytes<T>) + columns * column_pitch_bytes(gemm.padded_c, kBytes<T>);
   return columns * static_cast<int>(sizeof(float)) + std::max(operands, epilogue_bytes);
 }
 

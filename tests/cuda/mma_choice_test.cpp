@@ -92,7 +92,9 @@ TEST_CASE("narrow pixels get tiles of few rows, because each row's copies take t
 }
 
 TEST_CASE("narrow pixels are copied as one run where there are many or they are deep") {
-  const auto takes = [](const Conv2dProblem& p) { return takes_whole_pixels(p, implicit_gemm_of(p, 8, 8)); };
+  const auto takes = [](const Conv2dProblem& p) {
+    return takes_whole_pixels(p, implicit_gemm_of(p, 8, 8), 64, 64, h200());
+  };
   CHECK(takes(pointwise(32, 17, 64, 24)));
   CHECK(takes(pointwise(1, 149, 10, 24)));
   CHECK_FALSE(takes(pointwise(1, 17, 10, 24)));   // few pixels
@@ -102,6 +104,16 @@ TEST_CASE("narrow pixels are copied as one run where there are many or they are 
   strided.stride_h = 2;
   strided.ho = 32;
   CHECK_FALSE(takes(strided));
+}
+
+TEST_CASE("pixels are copied as one run where the tile's shared memory holds them, with the weights of its columns") {
+  const Conv2dProblem wide = pointwise(1, 195, 64, 128);  // 390 bytes
+  const ImplicitGemm gemm = implicit_gemm_of(wide, 8, 8);
+  cudaDeviceProp small = h200();
+  small.sharedMemPerBlockOptin = 101376;  // sm_86, sm_89, sm_120
+  CHECK(takes_whole_pixels(wide, gemm, 128, 128, h200()));
+  CHECK_FALSE(takes_whole_pixels(wide, gemm, 128, 128, small));
+  CHECK(takes_whole_pixels(wide, gemm, 64, 64, small));
 }
 
 TEST_CASE("many odd output channels in f32 are left to implicit_gemm, whose stores have no gaps") {
