@@ -1,8 +1,6 @@
 // See problems.h.
 #include "backends/problems.h"
 
-#include <utility>
-
 #include "common/swapped_axes.h"
 
 namespace gable {
@@ -76,22 +74,21 @@ bool is_column(const Conv2dProblem& p) {
   return p.h > 1 && p.w == 1 && p.s == 1 && p.wo == 1 && p.pad_left == 0 && p.pool.w == 1;
 }
 
-/// A column as a row: the same bytes, whose neighbouring outputs kernels compute together. Its weights are the same
-/// too.
-Conv2dProblem as_row(const Conv2dProblem& column) {
-  Conv2dProblem p = with_axes_swapped(column);
-  std::swap(p.pool.h, p.pool.w);
-  std::swap(p.pool.stride_h, p.pool.stride_w);
-  return p;
-}
-
 }  // namespace
 
+Conv2dProblem upright_problem(const Op& op) {
+  const auto* const conv = std::get_if<Conv2d>(&op);
+  if (conv == nullptr) return weighted_op(op).problem;
+  Conv2dProblem problem = problem_of(*conv);
+  if (layouts_agree(problem)) problem.nhwc = true;
+  return problem;
+}
+
 WeightedOp weighted_op(const Op& op) {
-  if (const auto* conv = std::get_if<Conv2d>(&op)) {
-    Conv2dProblem problem = problem_of(*conv);
-    if (layouts_agree(problem)) problem.nhwc = true;
-    if (is_column(problem)) problem = as_row(problem);
+  if (std::holds_alternative<Conv2d>(op)) {
+    Conv2dProblem problem = upright_problem(op);
+    // A column as a row: the same bytes, whose neighbouring outputs kernels compute together. So are its weights.
+    if (is_column(problem)) problem = with_axes_swapped(problem);
     return {op, problem, dense_strides(problem)};
   }
   const MatmulProblem problem = problem_of(std::get<Matmul>(op));

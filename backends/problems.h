@@ -22,6 +22,9 @@ struct WeightedOp {
 
 /// `op` is a Conv2d or a Matmul.
 WeightedOp weighted_op(const Op& op);
+/// The same convolution with the axes of its description: a column stays one. Models that were fitted to layers as they
+/// are listed, and libraries that run them so, take this.
+Conv2dProblem upright_problem(const Op& op);
 bool has_weights(const Op& op);
 /// The bound of a kernel that adds products of the op's dtype in f32, in any order.
 ErrorBound f32_bound(const WeightedOp& op);

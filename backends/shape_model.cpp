@@ -163,7 +163,7 @@ double modelled_host_seconds(const Op& op, int threads, const HostFits& fits) {
   const Rates rates = host_rates(dtype_of(op), threads, amx, speed);
   if (!has_weights(op)) return host_slowness(amx) * roof_seconds(op, rates);
   const ShapeFits& fit = amx ? fits.amx : is_wide(speed) ? fits.wide : fits.vectors;
-  return host_slowness(amx) * modelled_seconds(weighted_op(op).problem, rates, fit);
+  return host_slowness(amx) * modelled_seconds(upright_problem(op), rates, fit);
 }
 
 }  // namespace gable

@@ -7,7 +7,6 @@
 
 namespace gable {
 
-/// The fused pool keeps its axes: for problems without one.
 constexpr Conv2dProblem with_axes_swapped(Conv2dProblem p) {
   std::swap(p.h, p.w);
   std::swap(p.r, p.s);
@@ -15,6 +14,8 @@ constexpr Conv2dProblem with_axes_swapped(Conv2dProblem p) {
   std::swap(p.stride_h, p.stride_w);
   std::swap(p.pad_top, p.pad_left);
   std::swap(p.dilation_h, p.dilation_w);
+  std::swap(p.pool.h, p.pool.w);
+  std::swap(p.pool.stride_h, p.pool.stride_w);
   return p;
 }
 

@@ -76,7 +76,8 @@ std::string refuse_folded(const WeightedOp& op, const cpu::Target& target) {
   if (p.groups > 1) return "groups: a pixel's channels of one group are no neighbours of the next pixel's";
   if (p.s == 1 || p.stride_w != p.s || p.dilation_w != 1 || p.pad_left != 0)
     return "windows do not tile a row: it takes strides of a window's width, without padding on the left";
-  if (p.w % p.s != 0 || p.wo > p.w / p.s) return "windows do not fill a row of " + std::to_string(p.w) + " pixels";
+  if (p.w % p.s != 0) return "windows do not fill a row of " + std::to_string(p.w) + " pixels";
+  if (p.wo > p.w / p.s) return "padding on the right: a window would read past its row";
   if (fastest_kernel(in_columns(op), {target, 1}).kernel == nullptr) return "no kernel has an estimated time";
   return "";
 }

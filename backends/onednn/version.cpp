@@ -7,16 +7,15 @@ namespace {
 
 constexpr dnnl::prop_kind kInference = dnnl::prop_kind::forward_inference;
 
-/// Moves on to an implementation without `part` in its name. oneDNN 2 reads the operation's descriptor while it does.
-void skip(const char* part, dnnl::convolution_forward::primitive_desc& description) {
-  while (std::string(description.impl_info_str()).find(part) != std::string::npos) {
+/// Moves on to an implementation that is not to be avoided. oneDNN 2 reads the operation's descriptor while it does.
+void skip_brgemm(const ConvolutionArguments& a, dnnl::convolution_forward::primitive_desc& description) {
+  const auto avoided = [&](const std::string& name) {
+    return (a.avoid_brgemm && name.find("brg") != std::string::npos) ||
+           (a.avoid_brdgmm && name.find("brdgmm") != std::string::npos);
+  };
+  while (avoided(description.impl_info_str())) {
     if (!description.next_impl()) throw dnnl::error(dnnl_unimplemented, "oneDNN has only brgemm for this op");
   }
-}
-
-void skip_brgemm(const ConvolutionArguments& a, dnnl::convolution_forward::primitive_desc& description) {
-  if (a.avoid_brdgmm) skip("brdgmm", description);
-  if (a.avoid_brgemm) skip("brg", description);
 }
 
 }  // namespace

@@ -537,7 +537,7 @@ bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, st
 }  // namespace bf16
 
 std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& unit) {
-  if (std::string refusal = unit.refusal(); !refusal.empty()) return refusal;
+  if (!unit.missing.empty()) return unit.missing;
   if (!p.nhwc) return "layout nchw: it takes nhwc";
   if (!p.pool.none() && !p.pool.is_2x2()) {
     return "a pool of " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
@@ -559,7 +559,7 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
     return "its smallest unit of work stages " + std::to_string(b.thread_bytes) + " bytes; at most " +
            std::to_string(bf16::kMaxThreadBytes) + " a thread are allowed";
   }
-  return "";
+  return unit.refusal();  // asks the system, so last
 }
 
 }  // namespace gable::cpu

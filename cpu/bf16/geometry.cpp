@@ -65,7 +65,7 @@ Terms gathered_terms(const Conv2dProblem& p) {
 }
 
 /// How many of a tile's rows cross a cache line, counted over the positions after which addresses repeat. Positions lie
-/// `pitch` elements apart, the first one at the start of a line.
+/// `pitch` elements apart, the first one at the start of a line, as those of a first group do.
 std::int64_t rows_across_lines(const Terms& terms, std::int64_t pitch) {
   constexpr std::int64_t kLine = kChannels;  // elements
   std::int64_t count = 0;
@@ -81,19 +81,21 @@ std::int64_t rows_across_lines(const Terms& terms, std::int64_t pitch) {
 /// Cuts the channels of a unit that loads full halves into blocks of equal size: the even one, of those that need no
 /// more blocks, whose rows cross the fewest cache lines where tiles read the image. Such a row takes two loads.
 void cut_channels(Terms& terms, std::int64_t pitch) {
-  const auto cut = [&](std::int64_t block_channels) {
+  const auto cut = [&](std::int64_t block_channels) -> const Terms& {
     terms.block_channels = block_channels;
     terms.last_block = terms.channels - block_channels;
-    return rows_across_lines(terms, pitch);
+    return terms;
   };
   std::int64_t best = round_up(ceil_div(terms.channels, terms.blocks), 2);
-  std::int64_t least = cut(best);
   const bool may_read_image = terms.fold == 1 && terms.parts == 1 && terms.blocks > 1;
-  for (std::int64_t tried = best + 2; may_read_image && tried <= kChannels; tried += 2) {
-    const std::int64_t rows = cut(tried);
-    if (rows >= least) continue;
-    best = tried;
-    least = rows;
+  if (may_read_image && best < kChannels) {
+    std::int64_t least = rows_across_lines(cut(best), pitch);
+    for (std::int64_t tried = best + 2; tried <= kChannels; tried += 2) {
+      const std::int64_t rows = rows_across_lines(cut(tried), pitch);
+      if (rows >= least) continue;
+      best = tried;
+      least = rows;
+    }
   }
   cut(best);
 }

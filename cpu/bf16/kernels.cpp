@@ -326,12 +326,12 @@ HWY_INLINE std::uint32_t lanes_of(std::int64_t first, const bf16::WindowRow& row
 class BlockRows {
  public:
   BlockRows(const bf16::WindowRow& row, std::int64_t block, const TapRange& taps) {
-    const std::int64_t first = row.first_channel(block);
+    const std::int64_t block_first = row.first_channel(block);
     for (std::int64_t kh = row.kernel_rows.begin; kh < row.kernel_rows.end; ++kh) {
-      const std::int64_t begin = kh * row.row_channels() - first;
-      const std::uint32_t lanes = lanes_of(begin, row, taps);
-      if (lanes == 0) continue;
-      offsets_[count_] = (kh - row.kernel_rows.begin) * row.pitch - begin;
+      const std::int64_t row_first = kh * row.row_channels() - block_first;
+      const std::uint32_t lanes = lanes_of(row_first, row, taps);
+      if (lanes == 0) continue;  // each row that is kept fills lanes of its own, so there are at most kChannels
+      offsets_[count_] = (kh - row.kernel_rows.begin) * row.pitch - row_first;
       masks_[count_++] = lanes;
     }
   }

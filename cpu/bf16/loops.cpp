@@ -40,6 +40,7 @@ void compute_rows_or_flat(TileLoop& loop, const InputView& input, bool staged) {
   if (run.blocking.multiplies_panels)
     note(run, run.blocking.holds_weights() ? Path::bf16_held_weights : Path::bf16_panels);
   note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
+  if (run.blocking.positions > kHalfPositions) note(run, Path::bf16_narrow_halves);
   if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);
   const bool reads_x_once = !staged && run.blocking.weights.chunk == run.blocking.work.panels;
   loop.begin_input_prefetch(reads_x_once ? work.index : work.index + 1);

@@ -85,6 +85,7 @@ enum class Path {
   bf16_panels_inside,
   bf16_flat,
   bf16_rows,
+  bf16_narrow_halves,
   bf16_pool,
   bf16_planes,
   bf16_planes_split,

@@ -31,7 +31,7 @@ std::size_t thread_floats(const planes::Blocking& b, const planes::TileUnit& uni
 }  // namespace
 
 std::string planes_refusal(const Conv2dProblem& p, int products, const planes::TileUnit& unit) {
-  if (std::string refusal = unit.refusal(); !refusal.empty()) return refusal;
+  if (!unit.missing.empty()) return unit.missing;
   if (p.nhwc) return "layout nhwc: its lanes are pixels of a channel's plane";
   if (is_depthwise(p))
     return "one input and one output channel in each of several groups: the depthwise kernels take these";
@@ -42,7 +42,7 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
     return "its smallest unit of work takes " + text(bytes) + " bytes; at most " + text(kMaxThreadBytes) +
            " a thread are allowed";
   }
-  return "";
+  return unit.refusal();  // asks the system, so last
 }
 
 namespace {

@@ -53,8 +53,14 @@ TEST_CASE("images of one column are images of one row to the kernels") {
                       .stride = {2, 3},
                       .padding = {1, 0, 2, 1},
                       .dilation = {3, 1},
-                      .layout = Layout::nhwc};
+                      .layout = Layout::nhwc,
+                      .epilogue = {.max_pool = {{2, 1}, {1, 3}}}};
+  CHECK(upright_problem(column).h == 40);
   const Conv2dProblem row = weighted_op(column).problem;
+  CHECK(row.pool.h == 1);
+  CHECK(row.pool.w == 2);
+  CHECK(row.pool.stride_h == 3);
+  CHECK(row.pool.stride_w == 1);
   CHECK(row.h == 1);
   CHECK(row.w == 40);
   CHECK(row.r == 1);
