@@ -67,7 +67,7 @@ static_assert(are_twins(gable::Math::strict, GABLE_STRICT) && are_twins(gable::M
 static_assert(are_twins(gable::Activation::none, GABLE_NONE) && are_twins(gable::Activation::relu, GABLE_RELU) &&
               are_twins(gable::Activation::tanh, GABLE_TANH));
 
-/// A caller can pass any integer as an enumerator, which C++ may only look at as an integer.
+/// A caller can pass any integer as an enumerator, which C++ may only look at as an integer: by reference, then copied.
 template <typename Enum, typename CEnum>
 Enum enumerator(const CEnum& given, Enum last, const char* what) {
   int value = 0;
@@ -81,10 +81,10 @@ Enum enumerator(const CEnum& given, Enum last, const char* what) {
   return static_cast<Enum>(value);
 }
 
-gable::DType dtype_of(gable_dtype dtype) { return enumerator(dtype, gable::DType::bf16, "dtype"); }
-gable::Layout layout_of(gable_layout layout) { return enumerator(layout, gable::Layout::nhwc, "layout"); }
-gable::Math math_of(gable_math math) { return enumerator(math, gable::Math::split6, "math"); }
-gable::Activation activation_of(gable_activation activation) {
+gable::DType dtype_of(const gable_dtype& dtype) { return enumerator(dtype, gable::DType::bf16, "dtype"); }
+gable::Layout layout_of(const gable_layout& layout) { return enumerator(layout, gable::Layout::nhwc, "layout"); }
+gable::Math math_of(const gable_math& math) { return enumerator(math, gable::Math::split6, "math"); }
+gable::Activation activation_of(const gable_activation& activation) {
   return enumerator(activation, gable::Activation::tanh, "activation");
 }
 
