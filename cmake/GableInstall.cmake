@@ -8,7 +8,7 @@ set(gable_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gable)
 install(TARGETS gable EXPORT gableTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY api/include/gable DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN measure.h EXCLUDE)
 # gable for NumPy: the folder is for PYTHONPATH, and the package finds libgable of its own tree.
-install(DIRECTORY api/python/gable DESTINATION ${CMAKE_INSTALL_DATADIR}/gable/python FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY api/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gable/python FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT gableTargets NAMESPACE gable:: DESTINATION ${gable_package_dir})
 # The component `measure` has its header, targets and .pc file by itself: a build without the command lacks it.

@@ -58,7 +58,7 @@ template <typename Enum, typename CEnum>
 constexpr bool are_twins(Enum mine, CEnum c) {
   return static_cast<int>(mine) == static_cast<int>(c);
 }
-// C enumerators, and Python's in api/python/gable, have the numbers of their C++ twins.
+// C enumerators, and Python's in api/python/gable_c.py, have the numbers of their C++ twins.
 static_assert(are_twins(gable::DType::f32, GABLE_F32) && are_twins(gable::DType::f16, GABLE_F16) &&
               are_twins(gable::DType::bf16, GABLE_BF16));
 static_assert(are_twins(gable::Layout::nchw, GABLE_NCHW) && are_twins(gable::Layout::nhwc, GABLE_NHWC));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,12 @@ import torch
 
 from pytorch.layer import Call, Layer, Operands
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "api" / "python"))
+from gable_c import ACTIVATIONS, DTYPES, MATHS, CConv2d  # noqa: E402
+
 
 class GableError(Exception):
     """A failed call of gable, with its message."""
-
-
-class CConv2d(ctypes.Structure):
-    """struct gable_conv2d."""
-
-    _fields_ = [
-        ("input", ctypes.c_int64 * 4),
-        ("weights", ctypes.c_int64 * 4),
-        ("stride", ctypes.c_int64 * 2),
-        ("padding", ctypes.c_int64 * 4),
-        ("dilation", ctypes.c_int64 * 2),
-        ("groups", ctypes.c_int64),
-        ("dtype", ctypes.c_int),
-        ("layout", ctypes.c_int),
-        ("math", ctypes.c_int),
-        ("bias", ctypes.c_int),
-        ("activation", ctypes.c_int),
-        ("pool_window", ctypes.c_int64 * 2),
-        ("pool_stride", ctypes.c_int64 * 2),
-    ]
 
 
 class CErrorBound(ctypes.Structure):
@@ -113,7 +97,7 @@ def c_conv2d(layer: Layer) -> CConv2d:
     conv = CConv2d(groups=c["groups"], layout=int(layer.layout == "nhwc"), bias=int(layer.has_bias))
     for name in ("input", "weights", "stride", "padding", "dilation", "pool_window", "pool_stride"):
         getattr(conv, name)[:] = c[name]
-    conv.dtype = ["f32", "f16", "bf16"].index(layer.listed["dtype"])
-    conv.math = ["strict", "tf32", "split3", "split6"].index(layer.math)
-    conv.activation = ["none", "relu", "tanh"].index(layer.activation)
+    conv.dtype = DTYPES.index(layer.listed["dtype"])
+    conv.math = MATHS.index(layer.math)
+    conv.activation = ACTIVATIONS.index(layer.activation)
     return conv

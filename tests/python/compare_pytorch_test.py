@@ -6,8 +6,9 @@ import statistics
 
 import compare_pytorch as compare
 import pytest
+from gable_c import CConv2d
 from pytorch.contestants import Contestant
-from pytorch.gable_api import CConv2d, c_conv2d
+from pytorch.gable_api import c_conv2d
 from pytorch.layer import Layer
 from pytorch.timing import Timed
 

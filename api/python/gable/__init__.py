@@ -25,16 +25,13 @@ from numbers import Integral
 from pathlib import Path
 
 import numpy as np
+from gable_c import ACTIVATIONS, LAYOUTS, MATHS, CAdd, CConv2d, CMatmul, CMaxPool
 
 # open() is left out: "from gable import *" would hide the built-in.
 __all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "to_bf16", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
-DTYPES = ("f32", "f16", "bf16")
-LAYOUTS = ("nchw", "nhwc")
-MATHS = ("strict", "tf32", "split3", "split6")
-ACTIVATIONS = ("none", "relu", "tanh")
 MAX_PLANS = 64  # that a thread keeps for one layer, or for one device's pools and adds: those used last
 
 
@@ -51,52 +48,6 @@ def _wrong(message: str) -> Error:
 
 
 # --- The C API ---------------------------------------------------------------------------------------------------------
-
-
-class _CConv2d(ctypes.Structure):
-    _fields_ = [
-        ("input", ctypes.c_int64 * 4),
-        ("weights", ctypes.c_int64 * 4),
-        ("stride", ctypes.c_int64 * 2),
-        ("padding", ctypes.c_int64 * 4),
-        ("dilation", ctypes.c_int64 * 2),
-        ("groups", ctypes.c_int64),
-        ("dtype", ctypes.c_int),
-        ("layout", ctypes.c_int),
-        ("math", ctypes.c_int),
-        ("bias", ctypes.c_int),
-        ("activation", ctypes.c_int),
-        ("pool_window", ctypes.c_int64 * 2),
-        ("pool_stride", ctypes.c_int64 * 2),
-    ]
-
-
-class _CMatmul(ctypes.Structure):
-    _fields_ = [
-        ("m", ctypes.c_int64),
-        ("n", ctypes.c_int64),
-        ("k", ctypes.c_int64),
-        ("dtype", ctypes.c_int),
-        ("math", ctypes.c_int),
-        ("bias", ctypes.c_int),
-        ("activation", ctypes.c_int),
-    ]
-
-
-class _CMaxPool(ctypes.Structure):
-    _fields_ = [
-        ("input", ctypes.c_int64 * 4),
-        ("window", ctypes.c_int64 * 2),
-        ("stride", ctypes.c_int64 * 2),
-        ("padding", ctypes.c_int64 * 4),
-        ("dtype", ctypes.c_int),
-        ("layout", ctypes.c_int),
-    ]
-
-
-class _CAdd(ctypes.Structure):
-    _fields_ = [("shape", ctypes.c_int64 * 4), ("dtype", ctypes.c_int), ("layout", ctypes.c_int)]
-
 
 _pointer = ctypes.c_void_p
 _SIGNATURES = {
@@ -422,7 +373,7 @@ class Conv2d(_Layer):
             raise _wrong(f"groups is {groups!r}; it must be a number")
         super().__init__(weights, bias, weights.shape[0], device)
         self._layout = _index(layout, LAYOUTS, "layout")
-        conv = _CConv2d(groups=groups, layout=self._layout, bias=int(bias is not None), dtype=self._dtype,
+        conv = CConv2d(groups=groups, layout=self._layout, bias=int(bias is not None), dtype=self._dtype,
                         math=_index(math, MATHS, "math"),
                         activation=_index(activation or "none", ACTIVATIONS, "activation"))
         conv.weights[:] = weights.shape
@@ -434,10 +385,10 @@ class Conv2d(_Layer):
             conv.pool_stride[:] = _pair(max_pool if pool_stride is None else pool_stride, "pool_stride")
         self._conv = conv
 
-    def _description(self, shape: tuple[int, ...]) -> _CConv2d:
+    def _description(self, shape: tuple[int, ...]) -> CConv2d:
         if len(shape) != 4:
             raise _wrong(f"x has the shape {tuple(shape)}; it must have 4 dimensions")
-        conv = _CConv2d.from_buffer_copy(self._conv)
+        conv = CConv2d.from_buffer_copy(self._conv)
         conv.input[:] = _nchw(shape, self._layout)
         return conv
 
@@ -460,14 +411,14 @@ class Linear(_Layer):
     def __init__(self, weights, bias=None, *, activation=None, math="strict", device=None) -> None:
         weights = _rank(weights, 2, "weights")
         super().__init__(np.ascontiguousarray(weights.T), bias, weights.shape[0], device)
-        self._matmul = _CMatmul(n=weights.shape[0], k=weights.shape[1], bias=int(bias is not None), dtype=self._dtype,
+        self._matmul = CMatmul(n=weights.shape[0], k=weights.shape[1], bias=int(bias is not None), dtype=self._dtype,
                                 math=_index(math, MATHS, "math"),
                                 activation=_index(activation or "none", ACTIVATIONS, "activation"))
 
-    def _description(self, shape: tuple[int, ...]) -> _CMatmul:
+    def _description(self, shape: tuple[int, ...]) -> CMatmul:
         if len(shape) != 2 or shape[1] != self._matmul.k:
             raise _wrong(f"x has the shape {tuple(shape)}; it must be (rows, {self._matmul.k})")
-        matmul = _CMatmul.from_buffer_copy(self._matmul)
+        matmul = CMatmul.from_buffer_copy(self._matmul)
         matmul.m = shape[0]
         return matmul
 
@@ -482,7 +433,7 @@ class Linear(_Layer):
 def max_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None, out=None) -> np.ndarray:
     """The maximum over each window; stride is the window if it is not given, as in PyTorch."""
     device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
-    pool = _CMaxPool(dtype=_dtype(x, "x"), layout=order)
+    pool = CMaxPool(dtype=_dtype(x, "x"), layout=order)
     pool.input[:] = _nchw(x.shape, order)
     pool.window[:] = _pair(window, "window")
     pool.stride[:] = _pair(window if stride is None else stride, "stride")
@@ -498,7 +449,7 @@ def add(a, b, *, device=None, out=None) -> np.ndarray:
     device, a, b = _device(device), _rank(a, 4, "a"), _rank(b, 4, "b")
     if a.shape != b.shape or a.dtype != b.dtype:
         raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
-    description = _CAdd(dtype=_dtype(a, "a"))
+    description = CAdd(dtype=_dtype(a, "a"))
     description.shape[:] = a.shape
     plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
     c = _result(out, a.shape, a.dtype)

@@ -1,0 +1,61 @@
+"""The structs of gable's C API (gable/c.h), and its enumerators by their numbers. Needs the standard library alone."""
+
+import ctypes
+
+DTYPES = ("f32", "f16", "bf16")
+LAYOUTS = ("nchw", "nhwc")
+MATHS = ("strict", "tf32", "split3", "split6")
+ACTIVATIONS = ("none", "relu", "tanh")
+
+
+class CConv2d(ctypes.Structure):
+    """struct gable_conv2d."""
+
+    _fields_ = [
+        ("input", ctypes.c_int64 * 4),
+        ("weights", ctypes.c_int64 * 4),
+        ("stride", ctypes.c_int64 * 2),
+        ("padding", ctypes.c_int64 * 4),
+        ("dilation", ctypes.c_int64 * 2),
+        ("groups", ctypes.c_int64),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+        ("math", ctypes.c_int),
+        ("bias", ctypes.c_int),
+        ("activation", ctypes.c_int),
+        ("pool_window", ctypes.c_int64 * 2),
+        ("pool_stride", ctypes.c_int64 * 2),
+    ]
+
+
+class CMatmul(ctypes.Structure):
+    """struct gable_matmul."""
+
+    _fields_ = [
+        ("m", ctypes.c_int64),
+        ("n", ctypes.c_int64),
+        ("k", ctypes.c_int64),
+        ("dtype", ctypes.c_int),
+        ("math", ctypes.c_int),
+        ("bias", ctypes.c_int),
+        ("activation", ctypes.c_int),
+    ]
+
+
+class CMaxPool(ctypes.Structure):
+    """struct gable_max_pool."""
+
+    _fields_ = [
+        ("input", ctypes.c_int64 * 4),
+        ("window", ctypes.c_int64 * 2),
+        ("stride", ctypes.c_int64 * 2),
+        ("padding", ctypes.c_int64 * 4),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
+
+
+class CAdd(ctypes.Structure):
+    """struct gable_add."""
+
+    _fields_ = [("shape", ctypes.c_int64 * 4), ("dtype", ctypes.c_int), ("layout", ctypes.c_int)]
