@@ -9,9 +9,6 @@
 namespace gable::cuda {
 namespace {
 
-/// Planes of a step, which has 64 bytes of depth.
-std::int64_t planes_of_step(DType type) { return 64 / static_cast<std::int64_t>(size_of(type)); }
-
 constexpr PlanesCandidate kCandidates[] = {
     {128, 128, 0.626, 128, 2}, {128, 128, 0.561, 256, 2}, {128, 64, 0.449, 128, 3}, {64, 128, 0.502, 128, 3},
     {64, 64, 0.324, 128, 5},   {32, 128, 0.339, 128, 5},  {32, 64, 0.219, 128, 8},  {32, 32, 0.123, 128, 8},

@@ -10,6 +10,9 @@
 
 namespace gable::cuda {
 
+/// Planes of a step, which has 64 bytes of depth.
+constexpr std::int64_t planes_of_step(DType type) { return 64 / static_cast<std::int64_t>(size_of(type)); }
+
 /// A tile that the kernel is compiled for: output channels by pixels.
 struct PlanesCandidate {
   int channels, pixels;

@@ -541,8 +541,8 @@ std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDevicePro
   }
   if (!p.pool.none()) return "a max-pool; it has none";
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
-  const std::int64_t step = kMmaDepthBytes / static_cast<std::int64_t>(size_of(p.dtype));
-  if (p.n * round_up(p.c, step) * p.h * p.w >= kMaxElements) {  // of whole steps, some of which are not read
+  if (p.n * round_up(p.c, planes_of_step(p.dtype)) * p.h * p.w >=
+      kMaxElements) {  // of whole steps, some of which are not read
     return "input of 2^31 elements or more; its indices have 32 bits";
   }
   return implicit_refusal(p);
