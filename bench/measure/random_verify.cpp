@@ -103,6 +103,19 @@ const Device& RandomVerifier::opened(const std::string& uri) {
   return found != open_.end() ? found->second : open_.emplace(uri, open(uri)).first->second;
 }
 
+bool RandomVerifier::takes_kernel(DeviceUri uri, const std::string& kernel) {
+  const auto [known, is_new] = takes_kernel_.try_emplace(to_string(uri), true);
+  if (!is_new) return known->second;
+  uri.options["kernel"] = kernel;
+  try {
+    opened(to_string(uri));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    known->second = false;
+  }
+  return known->second;
+}
+
 RandomResult RandomVerifier::run(std::uint64_t seed) {
   RandomResult result{.seed = seed, .problem = random_problem(seed), .device = {}, .kernel = {}, .comparison = {}};
   std::uint64_t choice = (seed + 1) * 0x9e3779b97f4a7c15U;
@@ -118,7 +131,7 @@ RandomResult RandomVerifier::run(std::uint64_t seed) {
   if (kernels.empty()) return result;
   result.kernel = kernels[any(kernels.size())];
   DeviceUri uri = parse_device_uri(result.device);
-  uri.options["kernel"] = result.kernel;
+  if (takes_kernel(uri, result.kernel)) uri.options["kernel"] = result.kernel;
   if (uri.backend == "cpu" || uri.backend == "onednn") uri.options["threads"] = std::to_string(1 + any(2));
   result.device = to_string(uri);
 

@@ -2,6 +2,7 @@
 // kernels (fuzz/) calls the same function.
 #pragma once
 
+#include <gable/backend.h>
 #include <gable/device.h>
 #include <gable/oracle.h>
 
@@ -34,9 +35,12 @@ class RandomVerifier {
 
  private:
   const Device& opened(const std::string& uri);
+  /// Whether the device lets the caller choose the kernel: cudnn doesn't.
+  bool takes_kernel(DeviceUri uri, const std::string& kernel);
 
   std::vector<std::string> devices_;
   std::map<std::string, Device> open_;
+  std::map<std::string, bool> takes_kernel_;
 };
 
 /// Every target of this CPU, and every GPU of gable's own kernels.

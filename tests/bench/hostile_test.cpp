@@ -445,6 +445,18 @@ TEST_CASE("random problems with odd values are within the bound, and a seed give
   CHECK(run_command(folder, "verify --random 3 --suite study").code == 2);
 }
 
+TEST_CASE("random problems run on a device that has no option kernel") {
+  const Folder folder;
+  const std::string record = folder.file("random.json");
+  const Result result = run_command(folder, "verify --random 20 --device cudnn:0 --json " + record);
+  if (result.code == 3) {
+    MESSAGE("skipped: no cuDNN");
+    return;
+  }
+  CHECK(result.code == 0);
+  CHECK(nlohmann::json::parse(read_text(record))["kernels"].contains("cudnn:0"));
+}
+
 TEST_CASE("without a folder for temporary files, rows that need one are refused and the others run") {
   const Folder folder;
   const Result result = run_command(folder,

@@ -558,7 +558,9 @@ TEST_CASE("depthwise: one thread computes all channels of a pixel at once where 
     INFO(target.name);
     CHECK(blocks(1, 1) == 1);
     CHECK(blocks(1, 2) > 1);
-    CHECK(blocks(5, 1) > 1);
+    // Beside AMX, what lies beyond L2 is read in long runs of lines.
+    const bool is_far = core_kind(depthwise_tiles(target).lanes) == CoreKind::amx;
+    CHECK((blocks(5, 1) == 1) == is_far);
   }
 }
 
