@@ -88,6 +88,19 @@ def test_a_torch_model_runs_in_evaluation_and_is_given_back_as_it_was():
     assert [module.training for module in network.modules()] == [True, True, False, True, True]
 
 
+def test_a_name_with_blanks_and_quotes_makes_lines_that_can_be_read():
+    lines = layers.of_torch(Network(), Tensor(1, 3, 32, 32), name='my "net"\nof\tall').splitlines()
+    assert lines[0] == "# my_net_of_all: 4 convolutions, 3 distinct"
+    assert lines[2].endswith('n"my_net_of_all:1*1"') and len(lines) == 5
+
+
+@pytest.mark.parametrize("size", ["1x3x32x", "1x3x0x4", "1,3,2,2", "1x3x-1x4", "x"])
+def test_a_wrong_size_is_said_as_it_was_given(size, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["layers", str(tmp_path / "a.onnx"), f"--input={size}"])
+    assert layers.main() == 2
+    assert f"--input is '{size}'; it must be sizes as in 1x3x224x224" in capsys.readouterr().err
+
+
 @pytest.fixture
 def model(tmp_path):
     onnx = pytest.importorskip("onnx")
@@ -167,6 +180,16 @@ def test_onnx_convolutions_that_gable_can_t_express_are_said_and_a_model_without
     onnx.save(helper.make_model(empty), str(model))
     with pytest.raises(ValueError, match="has no convolution"):
         layers.of_onnx(model)
+
+
+def test_an_onnx_convolution_whose_weights_do_not_fit_its_input_is_left_out(model):
+    import onnx
+
+    changed = onnx.load(str(model))
+    changed.graph.node[0].attribute.append(onnx.helper.make_attribute("group", 3))
+    onnx.save(changed, str(model))
+    lines = layers.of_onnx(model, (1, 3, 64, 48)).splitlines()
+    assert "# left out: Conv stem: its weights take 3 channels in each of 3 groups; its input has 3" in lines
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path):

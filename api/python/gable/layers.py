@@ -14,6 +14,7 @@ such a model to ONNX.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -46,8 +47,9 @@ class Convolution:
 def listed(layers: list[Convolution], left_out: list[str], name: str) -> str:
     """The list: a line for each distinct layer, in the order of the network."""
     counts = Counter(layers)
+    name = re.sub(r'[\s"]+', "_", name)  # which would end the quoted name of a line, or the line
     lines = [f"# {name}: {len(layers)} convolutions, {len(counts)} distinct"]
-    lines += [f"# left out: {reason}" for reason in left_out]
+    lines += ["# left out: " + " ".join(reason.split()) for reason in left_out]
     lines += [f'{layer.descriptor()}n"{name}:{i}*{count}"' for i, (layer, count) in enumerate(counts.items(), 1)]
     return "\n".join(lines) + "\n"
 
@@ -119,8 +121,8 @@ class UnknownShape(Exception):
     """A tensor whose size the model leaves open."""
 
 
-class NotTwoDimensional(Exception):
-    """A convolution of another number of dimensions."""
+class NotExpressible(Exception):
+    """A convolution of another number of dimensions, or one that no device can run."""
 
 
 def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = "") -> str:
@@ -150,7 +152,7 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
                 layers.append(_onnx_convolution(node, shapes))
             except UnknownShape as error:
                 unknown.append(error)
-            except NotTwoDimensional as error:
+            except NotExpressible as error:
                 left_out.append(str(error))
         elif "Conv" in node.op_type:  # transposed, quantised, fused by a runtime, deformable
             left_out.append(f"{node.op_type} {node.name}")
@@ -199,14 +201,25 @@ def _onnx_convolution(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     x, y, weights = (_known(shapes, tensor, node) for tensor in (node.input[0], node.output[0], node.input[1]))
     if len(x) != 4:
-        raise NotTwoDimensional(f"Conv {node.name or node.output[0]}: its input has {len(x)} dimensions")
+        raise NotExpressible(f"Conv {node.name or node.output[0]}: its input has {len(x)} dimensions")
+    groups = attributes.get("group", 1)
+    if weights[1] * groups != x[1]:
+        raise NotExpressible(f"Conv {node.name or node.output[0]}: its weights take {weights[1]} channels in each of "
+                             f"{groups} groups; its input has {x[1]}")
     window = weights[2:]
     stride, dilation = (tuple(attributes.get(key, (1, 1))) for key in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", b"NOTSET").decode()
     padding = tuple(attributes.get("pads", (0, 0, 0, 0)))[:2]
     if automatic.startswith("SAME"):
         padding = same_padding(x[2:], y[2:], window, stride, dilation, more_first=automatic == "SAME_LOWER")
-    return Convolution(x, weights[0], y[2:], window, stride, padding, dilation, attributes.get("group", 1))
+    return Convolution(x, weights[0], y[2:], window, stride, padding, dilation, groups)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = text.split("x")
+    if not all(each.isascii() and each.isdigit() and int(each) > 0 for each in sizes):
+        raise ValueError(f"--input is '{text}'; it must be sizes as in 1x3x224x224")
+    return tuple(map(int, sizes))
 
 
 def main() -> int:
@@ -217,7 +230,7 @@ def main() -> int:
     parser.add_argument("--name", default="", help="the list's name (the file's)")
     arguments = parser.parse_args()
     try:
-        size = tuple(map(int, arguments.input.split("x"))) if arguments.input else None
+        size = _sizes(arguments.input) if arguments.input else None
         text = of_onnx(arguments.model, size, arguments.name)
     except ImportError:
         print("gable.layers: reading ONNX needs the Python package onnx: pip install onnx", file=sys.stderr)
