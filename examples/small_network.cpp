@@ -82,6 +82,7 @@ struct Network {
                          .groups = 4,
                          .epilogue = kRelu}),
         last(device, {.input = stem.shape(), .weights = {kChannels, kChannels, 1, 1}, .epilogue = {.bias = true}}),
+        residual(plan_of_residual(device, stem.shape())),
         // A fully connected layer is a 1x1 convolution of one pixel.
         classifier(
             device,
@@ -90,25 +91,32 @@ struct Network {
       : stem(device, other.stem),
         grouped(device, other.grouped),
         last(device, other.last),
+        residual(plan_of_residual(device, stem.shape())),
         classifier(device, other.classifier) {}
 
   std::vector<float> run(std::vector<float>& images) {
     const auto count = static_cast<std::int64_t>(images.size()) / (3 * 4 * kSide * kSide);
     const gable::TensorView a = stem.run({images.data(), gable::DType::f32, {count, 3, 2 * kSide, 2 * kSide}});
     const gable::TensorView b = last.run(grouped.run(a));
-    // The residual, relu and the mean of each channel: gable has no op for these three together.
+    residual.run(a, b, b);  // b = relu(a + b); the output of an Add may be one of its inputs
     std::vector<float> means(static_cast<std::size_t>(count * kChannels));
-    const auto* x = static_cast<const float*>(a.data);
     const auto* y = static_cast<const float*>(b.data);
     for (float& mean : means) {
-      for (std::int64_t i = 0; i < kSide * kSide; ++i) mean += std::max(0.0F, *x++ + *y++) / (kSide * kSide);
+      for (std::int64_t i = 0; i < kSide * kSide; ++i) mean += *y++ / (kSide * kSide);
     }
     const gable::TensorView scores = classifier.run({means.data(), gable::DType::f32, {count, kChannels, 1, 1}});
     const auto* first = static_cast<const float*>(scores.data);
     return {first, first + count * kClasses};
   }
 
-  Layer stem, grouped, last, classifier;
+  Layer stem, grouped, last;
+  gable::BatchPlan residual;
+  Layer classifier;
+
+ private:
+  static gable::BatchPlan plan_of_residual(const gable::Device& device, const gable::Shape& shape) {
+    return device.plan(gable::Add{.shape = shape, .activation = gable::Activation::relu}, gable::BatchRange{1, kMost});
+  }
 };
 
 float furthest(const std::vector<float>& a, const std::vector<float>& b) {

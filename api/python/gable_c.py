@@ -58,4 +58,9 @@ class CMaxPool(ctypes.Structure):
 class CAdd(ctypes.Structure):
     """struct gable_add."""
 
-    _fields_ = [("shape", ctypes.c_int64 * 4), ("dtype", ctypes.c_int), ("layout", ctypes.c_int)]
+    _fields_ = [
+        ("shape", ctypes.c_int64 * 4),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+        ("activation", ctypes.c_int),
+    ]

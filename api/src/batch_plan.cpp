@@ -17,18 +17,23 @@ namespace {
 constexpr std::size_t kMaxPlans = 64;
 constexpr const char* kBatchPlan = "this plan for a range of batches";
 
+/// The extent of the op that is its batch.
+std::int64_t& batch_of(Op& op) {
+  if (auto* conv = std::get_if<Conv2d>(&op)) return conv->input[0];
+  if (auto* matmul = std::get_if<Matmul>(&op)) return matmul->m;
+  if (auto* pool = std::get_if<MaxPool>(&op)) return pool->input[0];
+  if (auto* add = std::get_if<Add>(&op)) return add->shape[0];
+  if (auto* reorder = std::get_if<Reorder>(&op)) return reorder->shape[0];
+  throw Error(ErrorCode::invalid_argument,
+              "a transpose has no batch: a plan for a range of batches is one of any other op");
+}
+
 Op with_batch(Op op, std::int64_t batch) {
-  if (auto* conv = std::get_if<Conv2d>(&op)) {
-    conv->input[0] = batch;
-  } else if (auto* matmul = std::get_if<Matmul>(&op)) {
-    matmul->m = batch;
-  } else {
-    throw Error(
-        ErrorCode::invalid_argument,
-        std::string(name(op)) + " has no weights: a plan for a range of batches is one of a conv2d or a matmul");
-  }
+  batch_of(op) = batch;
   return op;
 }
+
+std::int64_t first_extent(const ConstTensorView& x) { return x.shape.rank() > 0 ? x.shape[0] : 0; }
 
 void check(BatchRange range) {
   if (range.least >= 1 && range.least <= range.most) return;
@@ -163,8 +168,17 @@ void BatchPlan::run(const ConstTensorView& x, const BatchWeights& weights, const
     throw Error(ErrorCode::invalid_argument,
                 std::string(name(s.op)) + ": the packed weights are empty: make them with this plan's pack()");
   }
-  const std::shared_ptr<const Plan> plan = at(x.shape.rank() > 0 ? x.shape[0] : 0);
+  const std::shared_ptr<const Plan> plan = at(first_extent(x));
   plan->run(x, weights.state_->of(*plan), bias, y, stream);
+}
+
+void BatchPlan::run(const ConstTensorView& x, const TensorView& y, const Stream& stream) const {
+  at(first_extent(x))->run(x, y, stream);
+}
+
+void BatchPlan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+                    const Stream& stream) const {
+  at(first_extent(a))->run(a, b, y, stream);
 }
 
 }  // namespace gable

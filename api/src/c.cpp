@@ -135,7 +135,8 @@ gable::MaxPool max_pool_of(const gable_max_pool& p) {
 gable::Add add_of(const gable_add& a) {
   return {.shape = {a.shape[0], a.shape[1], a.shape[2], a.shape[3]},
           .dtype = dtype_of(a.dtype),
-          .layout = layout_of(a.layout)};
+          .layout = layout_of(a.layout),
+          .activation = activation_of(a.activation)};
 }
 
 template <typename Description, typename Convert>

@@ -191,6 +191,8 @@ void check(const Add& a) {
   check_known("add", a.dtype);
   check_known("add", a.layout);
   check_shape("add", "shape", a.shape, 1, 4);
+  check_known("add", a.activation, "activation");
+  if (a.activation == Activation::tanh) refuse("add", "activation is tanh; it must be none or relu");
   if (!a.tile) return;
   constexpr std::int64_t kPartitions = 128;
   if (a.tile.row_chunk < 1 || a.tile.row_chunk > kPartitions) {
@@ -301,6 +303,7 @@ std::string attributes(const MaxPool& p) {
 }
 std::string attributes(const Add& a) {
   std::string s = to_string(a.shape) + " " + std::string(to_string(a.dtype)) + " " + std::string(to_string(a.layout));
+  if (a.activation != Activation::none) s += ", " + std::string(to_string(a.activation));
   if (a.tile) s += ", tile " + number(a.tile.row_chunk) + "x" + number(a.tile.free_dim);
   return s;
 }

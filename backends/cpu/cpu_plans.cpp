@@ -39,11 +39,10 @@ class CpuAdd final : public PlanImpl {
  public:
   CpuAdd(const Add& add, const CpuPlace& place) : PlanImpl(details_of(add, place)), add_(add), place_(place) {}
   void run(const RunArguments& a) override {
-    const std::int64_t count = add_.shape.elements();
-    const DType type = add_.dtype;
-    if (!add_.tile) return cpu::add(a.inputs[0], a.inputs[1], a.output, count, type, place_.target, place_.threads);
+    const cpu::Addition addition{.count = add_.shape.elements(), .type = add_.dtype, .activation = add_.activation};
+    if (!add_.tile) return cpu::add(addition, a.inputs[0], a.inputs[1], a.output, place_.target, place_.threads);
     const cpu::AddTile tile{.lanes = add_.tile.row_chunk, .steps = add_.tile.free_dim};
-    cpu::add_in_tiles(a.inputs[0], a.inputs[1], a.output, count, tile, type, place_.target, place_.threads);
+    cpu::add_in_tiles(addition, tile, a.inputs[0], a.inputs[1], a.output, place_.target, place_.threads);
   }
 
  private:

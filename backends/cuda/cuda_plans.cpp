@@ -34,7 +34,8 @@ class UnweightedPlan final : public CudaPlan {
   }
 
   static void launch_op(const Add& op, const RunArguments& a, cudaStream_t stream) {
-    cuda::add(a.inputs[0], a.inputs[1], a.output, op.shape.elements(), op.dtype, stream);
+    cuda::add({.count = op.shape.elements(), .type = op.dtype, .activation = op.activation}, a.inputs[0], a.inputs[1],
+              a.output, stream);
   }
 
   static void launch_op(const Transpose& op, const RunArguments& a, cudaStream_t stream) {

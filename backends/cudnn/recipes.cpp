@@ -250,7 +250,14 @@ std::vector<RecipeMaker> recipes(const Add& op) {
     const auto tensor = [&](Slot slot) { return graph_tensor(slot, dims, Layout::nchw, data_type(op.dtype)); };
     Graph graph(session.library, session.handle);
     const GraphTensor second = tensor(kSecond);
-    graph.pointwise(CUDNN_POINTWISE_ADD, tensor(kX), &second, tensor(kY));
+    const bool activates = op.activation != Activation::none;
+    GraphTensor sum = tensor(kY);
+    if (activates) {
+      sum = graph_tensor(kVirtualIds, dims, Layout::nchw, CUDNN_DATA_FLOAT);
+      sum.is_virtual = true;
+    }
+    graph.pointwise(CUDNN_POINTWISE_ADD, tensor(kX), &second, sum);
+    if (activates) graph.pointwise(mode_of(op.activation), sum, nullptr, tensor(kY));
     return one_step("pointwise",
                     std::make_unique<GraphStep>(std::move(graph), EngineRules{.compiled_at_run_time = compiles},
                                                 std::vector<std::int64_t>{kX, kSecond, kY}, "addition"));
@@ -279,6 +286,7 @@ double roundoff(DType dtype) { return dtype == DType::f16 ? 0x1p-11 : dtype == D
 Activation activation_of(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.activation;
   if (const auto* matmul = std::get_if<Matmul>(&op)) return matmul->activation;
+  if (const auto* add = std::get_if<Add>(&op)) return add->activation;
   return Activation::none;
 }
 

@@ -286,11 +286,12 @@ Recipe add_recipe(const dnnl::engine& engine, const Add& a) {
     throw Error(ErrorCode::unsupported, "a tile shape is given, but oneDNN cuts tensors as it likes");
   }
   const dnnl::memory::desc operand = row_major({1, a.shape.elements()}, a.dtype);
-  const dnnl::binary::primitive_desc binary = describe_add(engine, operand, plain_attributes());
+  const dnnl::binary::primitive_desc binary = describe_add(engine, operand, with_activation(a.activation));
   Recipe recipe;
   recipe.kernel = kBinary;
-  recipe.bound = f32_accumulation_bound(1, a.dtype, Activation::none);
-  recipe.explanation = std::string("implementation ") + binary.impl_info_str() + "; the tensors taken as flat";
+  recipe.bound = f32_accumulation_bound(1, a.dtype, a.activation);
+  recipe.explanation = std::string("implementation ") + binary.impl_info_str() + "; the tensors taken as flat" +
+                       post_op_words(false, a.activation);
   recipe.stages.push_back({binary,
                            {{DNNL_ARG_SRC_0, recipe.add_slot(Role::input, operand)},
                             {DNNL_ARG_SRC_1, recipe.add_slot(Role::second_input, operand)},

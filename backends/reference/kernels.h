@@ -212,7 +212,7 @@ void add(const Add& op, const void* a, const void* b, const Store& store) {
   for (std::int64_t i = 0; i < op.shape.elements(); ++i) {
     const double left = load(a, op.dtype, i);
     const double right = load(b, op.dtype, i);
-    store(i, left + right, std::abs(left) + std::abs(right));
+    store(i, activate(left + right, op.activation), std::abs(left) + std::abs(right));
   }
 }
 

@@ -88,6 +88,7 @@ std::vector<std::string> op_arguments(const Op& op) {
     std::vector<std::int64_t> sizes;
     for (std::size_t i = 0; i < add->shape.rank(); ++i) sizes.push_back(add->shape[i]);
     add_words(words, {"--sizes", list(sizes), "--layout", to_string(add->layout)});
+    if (add->activation != Activation::none) add_words(words, {"--activation", to_string(add->activation)});
     if (add->tile) add_words(words, {"--tile", list({add->tile.row_chunk, add->tile.free_dim})});
   } else if (const auto* transpose = std::get_if<Transpose>(&op)) {
     add_words(words, {"--sizes", list({transpose->rows, transpose->columns})});
@@ -128,7 +129,7 @@ Op op_of(const WorkloadOptions& options) {
     return Transpose{.rows = sizes[0], .columns = sizes[1], .dtype = dtype};
   }
   if (options.op == "add") {
-    Add add{.dtype = dtype};
+    Add add{.dtype = dtype, .activation = activation};
     add.shape = shape_of(sizes);
     if (!problem.layout.empty()) add.layout = parse_layout(problem.layout);
     if (options.tile.size() == 2) add.tile = {.row_chunk = options.tile[0], .free_dim = options.tile[1]};

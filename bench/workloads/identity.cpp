@@ -30,8 +30,9 @@ Identity identity_of(const Case& one) {
     identity.epilogue = fields_of(conv->epilogue);
   }
   if (const auto* pool = std::get_if<MaxPool>(&one.op)) identity.layout = to_string(pool->layout);
-  if (const auto* add = std::get_if<Add>(&one.op); add != nullptr && add->tile) {
-    identity.tile = {add->tile.row_chunk, add->tile.free_dim};
+  if (const auto* add = std::get_if<Add>(&one.op)) {
+    if (add->tile) identity.tile = {add->tile.row_chunk, add->tile.free_dim};
+    if (add->activation != Activation::none) identity.epilogue = fields_of(Epilogue{.activation = add->activation});
   }
   return identity;
 }

@@ -111,7 +111,10 @@ Op other_op(Draw& draw) {
                      .dtype = dtype,
                      .layout = layout};
     case 2:
-      return Add{.shape = shape, .dtype = dtype, .layout = layout};
+      return Add{.shape = shape,
+                 .dtype = dtype,
+                 .layout = layout,
+                 .activation = draw.chance(50) ? Activation::relu : Activation::none};
     case 3:
       return Transpose{.rows = draw.between(1, 150), .columns = draw.between(1, 150), .dtype = dtype};
     default:

@@ -27,8 +27,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
+template <bool kRelu, class D, class V = hn::Vec<D>>
+HWY_INLINE V sum_of(D d, V a, V b) {
+  const V sum = hn::Add(a, b);
+  return kRelu ? relu(d, sum) : sum;
+}
+
 /// With kStream, y + begin is aligned to vectors.
-template <DType kType, bool kStream>
+template <DType kType, bool kRelu, bool kStream>
 void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_t begin, std::int64_t end) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -37,7 +43,7 @@ void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_
   Storage<kType>* y = static_cast<Storage<kType>*>(y_data);
   std::int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    const auto sum = hn::Add(load_as_f32<kType>(d, a + i), load_as_f32<kType>(d, b + i));
+    const auto sum = sum_of<kRelu>(d, load_as_f32<kType>(d, a + i), load_as_f32<kType>(d, b + i));
     if constexpr (kStream) {
       stream_f32_as<kType>(d, sum, y + i);
     } else {
@@ -46,34 +52,46 @@ void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_
   }
   if (i < end) {
     const int rest = static_cast<int>(end - i);
-    const auto sum = hn::Add(load_first_as_f32<kType>(d, a + i, rest), load_first_as_f32<kType>(d, b + i, rest));
+    const auto sum =
+        sum_of<kRelu>(d, load_first_as_f32<kType>(d, a + i, rest), load_first_as_f32<kType>(d, b + i, rest));
     store_first_f32_as<kType>(d, sum, y + i, rest);
   }
   if constexpr (kStream) hwy::FlushStream();
 }
 
 /// The same, but each step ends after `lanes` elements.
-template <DType kType>
+template <DType kType, bool kRelu>
 void add_tile(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t end, std::int64_t lanes) {
-  for (std::int64_t i = begin; i < end; i += lanes) add_block<kType, false>(a, b, y, i, std::min(i + lanes, end));
+  for (std::int64_t i = begin; i < end; i += lanes)
+    add_block<kType, kRelu, false>(a, b, y, i, std::min(i + lanes, end));
 }
 
 using AddTileFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t, std::int64_t);
 
-AddTileFunction add_tile_function(DType type) {
-  constexpr std::array<AddTileFunction, 3> functions = {&add_tile<DType::f32>, &add_tile<DType::f16>,
-                                                        &add_tile<DType::bf16>};
+template <bool kRelu>
+AddTileFunction add_tile_of(DType type) {
+  constexpr std::array<AddTileFunction, 3> functions = {&add_tile<DType::f32, kRelu>, &add_tile<DType::f16, kRelu>,
+                                                        &add_tile<DType::bf16, kRelu>};
   return functions[static_cast<std::size_t>(type)];
+}
+
+AddTileFunction add_tile_function(DType type, bool with_relu) {
+  return with_relu ? add_tile_of<true>(type) : add_tile_of<false>(type);
 }
 
 using AddFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t);
 
-AddFunction add_function(DType type, bool non_temporal) {
-  constexpr std::array<AddFunction, 3> cached = {&add_block<DType::f32, false>, &add_block<DType::f16, false>,
-                                                 &add_block<DType::bf16, false>};
-  constexpr std::array<AddFunction, 3> streamed = {&add_block<DType::f32, true>, &add_block<DType::f16, true>,
-                                                   &add_block<DType::bf16, true>};
-  return (non_temporal ? streamed : cached)[static_cast<std::size_t>(type)];
+template <bool kRelu, bool kStream>
+AddFunction add_block_of(DType type) {
+  constexpr std::array<AddFunction, 3> functions = {&add_block<DType::f32, kRelu, kStream>,
+                                                    &add_block<DType::f16, kRelu, kStream>,
+                                                    &add_block<DType::bf16, kRelu, kStream>};
+  return functions[static_cast<std::size_t>(type)];
+}
+
+AddFunction add_function(DType type, bool with_relu, bool non_temporal) {
+  if (with_relu) return non_temporal ? add_block_of<true, true>(type) : add_block_of<true, false>(type);
+  return non_temporal ? add_block_of<false, true>(type) : add_block_of<false, false>(type);
 }
 
 }  // namespace gable::cpu::HWY_NAMESPACE
@@ -83,30 +101,34 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 namespace {
 
-auto add_function_of(const Target& target, DType type, bool non_temporal) {
-  GABLE_CPU_RETURN_OF(target, add_function(type, non_temporal));
+auto add_function_of(const Target& target, const Addition& addition, bool non_temporal) {
+  GABLE_CPU_RETURN_OF(target, add_function(addition.type, addition.activation == Activation::relu, non_temporal));
 }
 
-auto add_tile_function_of(const Target& target, DType type) { GABLE_CPU_RETURN_OF(target, add_tile_function(type)); }
+auto add_tile_function_of(const Target& target, const Addition& addition) {
+  GABLE_CPU_RETURN_OF(target, add_tile_function(addition.type, addition.activation == Activation::relu));
+}
 
 }  // namespace
 
-void add(const void* a, const void* b, void* y, std::int64_t count, DType type, const Target& target, int threads) {
+void add(const Addition& addition, const void* a, const void* b, void* y, const Target& target, int threads) {
   note_path(Path::add, target);
-  const bool non_temporal = beyond_last_level(count * static_cast<std::int64_t>(size_of(type))) &&
+  const std::int64_t count = addition.count;
+  const bool non_temporal = beyond_last_level(count * static_cast<std::int64_t>(size_of(addition.type))) &&
                             reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   if (non_temporal) note_path(Path::add_non_temporal, target);
   const std::int64_t elements = non_temporal ? 1 << 20 : 1 << 14;
-  const auto block = add_function_of(target, type, non_temporal);
+  const auto block = add_function_of(target, addition, non_temporal);
   parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
     block(a, b, y, unit * elements, std::min(count, (unit + 1) * elements));
   });
 }
 
-void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, DType type,
+void add_in_tiles(const Addition& addition, const AddTile& tile, const void* a, const void* b, void* y,
                   const Target& target, int threads) {
   note_path(Path::add_in_tiles, target);
-  const auto add_one = add_tile_function_of(target, type);
+  const std::int64_t count = addition.count;
+  const auto add_one = add_tile_function_of(target, addition);
   const std::int64_t elements = std::min(count, tile.lanes * std::min(tile.steps, ceil_div(count, tile.lanes)));
   parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
     add_one(a, b, y, unit * elements, std::min(count, (unit + 1) * elements), tile.lanes);

@@ -8,8 +8,15 @@
 
 namespace gable::cpu {
 
-/// y[i] = a[i] + b[i] for i in [0, count), added in f32 and rounded to the type. y may be a or b.
-void add(const void* a, const void* b, void* y, std::int64_t count, DType type, const Target& target, int threads);
+/// y[i] = activation(a[i] + b[i]) for i in [0, count), added in f32 and rounded to the type.
+struct Addition {
+  std::int64_t count = 0;
+  DType type = DType::f32;
+  Activation activation = Activation::none;  // or relu
+};
+
+/// y may be a or b.
+void add(const Addition& addition, const void* a, const void* b, void* y, const Target& target, int threads);
 
 /// The shape of a piece of work, for studies of what it costs.
 struct AddTile {
@@ -18,7 +25,7 @@ struct AddTile {
 };
 
 /// The same in tiles of lanes x steps neighbouring elements; a tile is one unit of work.
-void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, DType type,
+void add_in_tiles(const Addition& addition, const AddTile& tile, const void* a, const void* b, void* y,
                   const Target& target, int threads);
 
 }  // namespace gable::cpu

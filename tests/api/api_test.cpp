@@ -334,12 +334,60 @@ TEST_CASE("a range of batches varies m of a matmul; wrong ranges, ops and weight
   CHECK(plan.at(3)->output_shape()[0] == 3);
   CHECK(contains(message_of([&] { device.plan(matmul, BatchRange{0, 4}); }), "1 <= least <= most"));
   CHECK(contains(message_of([&] { device.plan(matmul, BatchRange{3, 2}); }), "batches from 3 to 2"));
-  CHECK(contains(message_of([&] { device.plan(Add{.shape = {4}}, BatchRange{1, 2}); }), "add has no weights"));
+  CHECK(contains(message_of([&] { device.plan(Transpose{}, BatchRange{1, 2}); }), "a transpose has no batch"));
+  CHECK(contains(message_of([&] { device.plan(Add{}, BatchRange{1, 2}); }), "shape has 0 dimensions"));
   const Tensor a(DType::f32, {2, 3}), c(DType::f32, {2, 5});
   CHECK(contains(message_of([&] { plan.run(a, BatchWeights{}, c); }), "make them with this plan's pack()"));
   const Tensor many(DType::f32, {9, 3});
   const BatchWeights packed = plan.pack(Tensor(DType::f32, {3, 5}));
   CHECK(contains(message_of([&] { plan.run(many, packed, c); }), "a batch of 9"));
+}
+
+TEST_CASE("a range of batches of ops without weights: each batch gives what a plan of its own gives") {
+  const Device device = open("cpu?threads=1");
+  const Shape image{1, 3, 5, 4};
+  const MaxPool pool{.input = image, .window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  const Add add{.shape = image, .activation = Activation::relu};
+  const Reorder reorder{.shape = image};
+  const BatchPlan pools = device.plan(pool, BatchRange{1, 70}), adds = device.plan(add, BatchRange{1, 70}),
+                  reorders = device.plan(reorder, BatchRange{1, 70});
+  CHECK(adds.explain() == "batches 1 to 70: cpu?threads=1/add\n");
+  const auto bytes_of = [](const Tensor& t) {
+    return std::string(static_cast<const char*>(t.data()), t.view().bytes());
+  };
+  for (const std::int64_t batch : {1, 2, 70, 2}) {
+    Shape shape = image;
+    shape[0] = batch;
+    const Tensor x(DType::f32, shape), more(DType::f32, shape);
+    for (std::int64_t i = 0; i < shape.elements(); ++i) {
+      x.as<float>()[i] = static_cast<float>(i % 7) - 3;
+      more.as<float>()[i] = static_cast<float>(i % 5) - 2;
+    }
+    MaxPool one_pool = pool;
+    one_pool.input = shape;
+    const Plan alone = device.plan(one_pool);
+    const Tensor pooled(DType::f32, alone.output_shape()), expected(DType::f32, alone.output_shape());
+    pools.run(x, pooled);
+    alone.run(x, expected);
+    CHECK(bytes_of(pooled) == bytes_of(expected));
+
+    const Tensor sum(DType::f32, shape), sum_alone(DType::f32, shape);
+    adds.run(x, more, sum);
+    device.plan(Add{.shape = shape, .activation = Activation::relu}).run(x, more, sum_alone);
+    CHECK(bytes_of(sum) == bytes_of(sum_alone));
+    CHECK(*std::min_element(sum.as<float>(), sum.as<float>() + shape.elements()) == 0);
+
+    const Tensor turned(DType::f32, shape, Layout::nhwc), turned_alone(DType::f32, shape, Layout::nhwc);
+    reorders.run(x, turned);
+    device.plan(Reorder{.shape = shape}).run(x, turned_alone);
+    CHECK(bytes_of(turned) == bytes_of(turned_alone));
+  }
+  const Tensor many(DType::f32, {71, 3, 5, 4});
+  CHECK(contains(message_of([&] { adds.run(many, many, many); }), "add: a batch of 71; this plan takes 1 to 70"));
+  CHECK(contains(message_of([&] { adds.pack(many); }), "add has no weights to pack"));
+  const Tensor one(DType::f32, image);
+  CHECK(contains(message_of([&] { adds.run(one, one); }), "add has two inputs: run(a, b, y)"));
+  CHECK(contains(message_of([&] { pools.run(one, one, one); }), "max_pool does not take two inputs"));
 }
 
 TEST_CASE("what was moved from says so") {

@@ -15,7 +15,7 @@ static void check(int condition, const char* what) {
 /* What a network needs beside convolutions: a pool with padding, a residual in place, a fully connected layer. */
 static void check_other_ops(const gable_device* device) {
   const gable_max_pool pool = {{1, 1, 2, 2}, {2, 2}, {2, 2}, {1, 1, 1, 1}, GABLE_F32, GABLE_NCHW};
-  const gable_add add = {{1, 1, 2, 2}, GABLE_F32, GABLE_NCHW};
+  gable_add add = {{1, 1, 2, 2}, GABLE_F32, GABLE_NCHW, GABLE_NONE};
   gable_matmul matmul = {2, 1, 2, GABLE_F32, GABLE_STRICT, 1, GABLE_RELU};
   gable_plan* plan = NULL;
   int64_t shape[4] = {0, 0, 0, 0};
@@ -33,6 +33,12 @@ static void check_other_ops(const gable_device* device) {
   check(gable_plan_add(device, &add, &plan) == GABLE_OK, "an add is planned");
   check(gable_run_add(plan, x, y, y, NULL) == GABLE_OK && y[0] == -2 && y[3] == 8, "it adds in place");
   gable_plan_release(plan);
+  add.activation = GABLE_RELU;
+  check(gable_plan_add(device, &add, &plan) == GABLE_OK, "an add with relu is planned");
+  check(gable_run_add(plan, x, y, y, NULL) == GABLE_OK && y[0] == 0 && y[3] == 12, "negative sums become zero");
+  gable_plan_release(plan);
+  add.activation = GABLE_TANH;
+  check(gable_plan_add(device, &add, &plan) == GABLE_INVALID_ARGUMENT, "an add has no tanh");
 
   uint64_t keys[2] = {0, 1};
   check(gable_plan_matmul(device, &matmul, &plan) == GABLE_OK, "a matmul is planned");

@@ -134,6 +134,11 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
                  }),
                  "padding.top is 2; it must be below the window's 2"));
   CHECK(contains(message_of([] { validate(Matmul{.m = 0}); }), "dimension 0 of a 0x1 is 0"));
+  CHECK_NOTHROW(validate(Add{.shape = {4}, .activation = Activation::relu}));
+  CHECK(contains(message_of([] { validate(Add{.shape = {4}, .activation = Activation::tanh}); }),
+                 "activation is tanh; it must be none or relu"));
+  CHECK_THROWS_AS(validate(Add{.shape = {4}, .activation = static_cast<Activation>(3)}), Error);
+  CHECK(describe(Add{.shape = {2, 3}, .activation = Activation::relu}) == "add 2x3 f32 nchw, relu");
   const auto refused_tile = [](const Tile& tile) {
     return message_if_thrown([&] { validate(Add{.shape = {25600}, .tile = tile}); });
   };

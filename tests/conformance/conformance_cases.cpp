@@ -199,7 +199,9 @@ void add_elementwise(std::vector<Op>& all) {
   for (const DType dtype : kDTypes) {
     for (const Shape& shape : {Shape{1}, Shape{1027}, Shape{3, 77}, Shape{2, 3, 65}, Shape{2, 17, 5, 9}}) {
       for (const Layout layout : kLayouts) all.emplace_back(Add{.shape = shape, .dtype = dtype, .layout = layout});
+      all.emplace_back(Add{.shape = shape, .dtype = dtype, .activation = Activation::relu});
     }
+    all.emplace_back(Add{.shape = {2, 3, 65}, .dtype = dtype, .tile = {3, 7}, .activation = Activation::relu});
     for (const Tile& tile : {Tile{1, 1}, Tile{3, 7}, Tile{128, 2}, Tile{128, 2000}}) {
       all.emplace_back(Add{.shape = {2, 3, 65}, .dtype = dtype, .tile = tile});
     }

@@ -142,30 +142,37 @@ TEST_CASE("half: conversion to f16 and bf16 rounds to nearest even, and back is 
   CHECK(bf16_to_f32(0x3f80) == 1.0f);
 }
 
+/// relu as every kernel has it: a NaN stays one.
+float relu_of(float value) { return value < 0 ? 0.0f : value; }
+
 TEST_CASE("add: every f16 and bf16 pattern, NaN and infinities too, as the scalar conversions have it") {
   std::mt19937 random(21);
   constexpr std::size_t kCount = 65536 + 7;
   for (const DType type : {DType::f16, DType::bf16}) {
     const auto widen = type == DType::f16 ? f16_to_f32 : bf16_to_f32;
     const auto narrow = type == DType::f16 ? f32_to_f16 : f32_to_bf16;
-    std::vector<std::uint16_t> a(kCount), b(kCount), expected(kCount);
+    std::vector<std::uint16_t> a(kCount), b(kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
       a[i] = static_cast<std::uint16_t>(i);
       b[i] = i % 2 == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(random());
-      expected[i] = narrow(widen(a[i]) + widen(b[i]));
     }
     for (const Target* target : supported_targets()) {
-      INFO(name_of(type) << " on " << target->name);
-      GuardedOutput y(type, kCount);
-      add(a.data(), b.data(), y.data(), kCount, type, *target, 1);
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < kCount; ++i) {
-        const std::uint16_t got = static_cast<const std::uint16_t*>(y.data())[i];
-        const bool both_nan = std::isnan(widen(got)) && std::isnan(widen(expected[i]));
-        if (got != expected[i] && !both_nan) ++wrong;
+      for (const Activation activation : {Activation::none, Activation::relu}) {
+        INFO(name_of(type) << " on " << target->name << (activation == Activation::relu ? " with relu" : ""));
+        GuardedOutput y(type, kCount);
+        add({kCount, type, activation}, a.data(), b.data(), y.data(), *target, 1);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const float sum = widen(a[i]) + widen(b[i]);
+          const std::uint16_t expected = narrow(activation == Activation::relu ? relu_of(sum) : sum);
+          const std::uint16_t got = static_cast<const std::uint16_t*>(y.data())[i];
+          const bool both_nan = std::isnan(widen(got)) && std::isnan(widen(expected));
+          const bool both_zero = activation == Activation::relu && widen(got) == 0 && widen(expected) == 0;
+          if (got != expected && !both_nan && !both_zero) ++wrong;  // relu(-0) may be either zero
+        }
+        CHECK(wrong == 0);
+        CHECK(y.guards_untouched());
       }
-      CHECK(wrong == 0);
-      CHECK(y.guards_untouched());
     }
   }
 }
@@ -178,9 +185,13 @@ TEST_CASE("add: f32, lengths around the vector and the block, one thread and two
         const Elements a = random_elements(DType::f32, count, random);
         const Elements b = random_elements(DType::f32, count, random);
         GuardedOutput y(DType::f32, count);
-        add(a.data(), b.data(), y.data(), count, DType::f32, *target, threads);
+        add({.count = count}, a.data(), b.data(), y.data(), *target, threads);
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < y.size(); ++i) wrong += y.at(i) != a.at(i) + b.at(i);
+        CHECK(wrong == 0);
+        CHECK(y.guards_untouched());
+        add({.count = count, .activation = Activation::relu}, a.data(), b.data(), y.data(), *target, threads);
+        for (std::size_t i = 0; i < y.size(); ++i) wrong += y.at(i) != relu_of(a.at(i) + b.at(i));
         CHECK(wrong == 0);
         CHECK(y.guards_untouched());
       }
@@ -258,15 +269,16 @@ TEST_CASE("add in tiles: every shape of tile gives what add gives, and ends wher
   for (const DType type : kTypes) {
     for (const Target* target : supported_targets()) {
       for (const std::int64_t count : {1, 127, 25600}) {
+        const Addition addition{count, type, count == 127 ? Activation::relu : Activation::none};
         const Elements a = random_elements(type, count, random), b = random_elements(type, count, random);
         GuardedOutput expected(type, count);
-        add(a.data(), b.data(), expected.data(), count, type, *target, 1);
+        add(addition, a.data(), b.data(), expected.data(), *target, 1);
         for (const std::int64_t lanes : {1, 5, 16, 100, 128}) {
           for (const std::int64_t steps :
                {std::int64_t{1}, std::int64_t{3}, std::int64_t{200}, std::int64_t{1} << 40}) {
             INFO(count << " " << name_of(type) << " in tiles of " << lanes << "x" << steps << " on " << target->name);
             GuardedOutput y(type, count);
-            add_in_tiles(a.data(), b.data(), y.data(), count, {lanes, steps}, type, *target, steps == 3 ? 2 : 1);
+            add_in_tiles(addition, {lanes, steps}, a.data(), b.data(), y.data(), *target, steps == 3 ? 2 : 1);
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) wrong += y.at(i) != expected.at(i);
             CHECK(wrong == 0);
@@ -406,16 +418,20 @@ TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligne
       for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
         INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
         char* y = reinterpret_cast<char*>(to.data()) + offset;
-        const auto wrong = [&](float times) {
+        const auto wrong = [&](float times, Activation activation = Activation::none) {
           std::size_t found = 0;
           for (std::int64_t i = 0; i < count; ++i) {
-            found += element_as_f32(y, type, i) != times * x.at(static_cast<std::size_t>(i));
+            const float value = times * x.at(static_cast<std::size_t>(i));
+            found += element_as_f32(y, type, i) != (activation == Activation::relu ? relu_of(value) : value);
           }
           return found;
         };
         std::fill_n(to.data(), to.size(), -7.0f);
-        add(x.data(), x.data(), y, count, type, *target, 2);
+        add({count, type}, x.data(), x.data(), y, *target, 2);
         CHECK(wrong(2.0f) == 0);
+        std::fill_n(to.data(), to.size(), -7.0f);
+        add({count, type, Activation::relu}, x.data(), x.data(), y, *target, 2);
+        CHECK(wrong(2.0f, Activation::relu) == 0);
         std::fill_n(to.data(), to.size(), -7.0f);
         MaxPoolPlan(pool, *target, 2).run(x.data(), y);
         CHECK(wrong(1.0f) == 0);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -147,7 +148,17 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
     for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{200, 136}, {136, 201}, {8, 1000}, {1, 7}}) {
       check(device, Transpose{.rows = rows, .columns = columns, .dtype = dtype});
     }
-    for (const std::int64_t count : {64, 4099}) check(device, Add{.shape = {count}, .dtype = dtype});
+    for (const std::int64_t count : {64, 4099}) {
+      check(device, Add{.shape = {count}, .dtype = dtype});
+      // A NaN stays one behind relu, in the vectors and in the tail.
+      const Add with_relu{.shape = {count}, .dtype = dtype, .activation = Activation::relu};
+      const conformance::Operands operands = conformance::make_operands(with_relu);
+      for (const std::int64_t at : {std::int64_t{3}, count - 1}) {
+        std::memset(static_cast<char*>(operands.tensors[0].data()) + at * static_cast<std::int64_t>(size_of(dtype)),
+                    0xff, size_of(dtype));
+      }
+      check(device, with_relu, operands);
+    }
     for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
                                Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
       check(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});

@@ -167,6 +167,18 @@ def test_a_residual_block_and_a_classifier():
     np.testing.assert_allclose(nhwc(pooled), gable.max_pool2d(nhwc(b), 3, 2, 1, layout="nhwc"))
 
 
+def test_add_with_relu_keeps_nan_and_runs_on_either_layout():
+    a, b = values(2, 3, 5, 7), values(2, 3, 5, 7)
+    a[0, 1, 2, 3] = np.nan
+    exact = np.maximum(a + b, 0)
+    for device in ("cpu", "reference"):
+        np.testing.assert_array_equal(gable.add(a, b, activation="relu", device=device), exact)
+        np.testing.assert_array_equal(gable.add(nhwc(a), nhwc(b), activation="relu", device=device), nhwc(exact))
+    np.testing.assert_array_equal(gable.add(a, b), a + b)  # the plan with relu is not taken for one without
+    assert gable.add(a, b, activation="relu", out=b) is b
+    np.testing.assert_array_equal(b, exact)
+
+
 def test_out_is_written_and_checked():
     conv = gable.Conv2d(values(4, 2, 1, 1))
     x, out = values(1, 2, 3, 3), np.zeros((1, 4, 3, 3), np.float32)
@@ -199,6 +211,7 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(1, 2, 3, 3), out=[0]), "invalid_argument", "out is a list"),
         (lambda: gable.from_bf16(values(2, 3)), "invalid_argument", "not float32"),
         (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),
+        (lambda: gable.add(*values(2, 1, 2, 3, 3), activation="tanh"), "invalid_argument", "none or relu"),
     ],
 )
 def test_a_mistake_is_an_error_that_names_it(mistake, code, words):

@@ -1,5 +1,5 @@
 // A plan for a range of batches: each run may have another number of images and uses the best device and kernel for
-// that number, with weights that are packed once.
+// that number, with weights that are packed once, if the op has weights.
 #pragma once
 
 #include <gable/export.h>
@@ -33,11 +33,11 @@ class GABLE_API BatchWeights {
   std::shared_ptr<State> state_;
 };
 
-/// The plans of one Conv2d or Matmul whose batch, input.n or m, varies. Device::plan(op, BatchRange) makes it and
-/// decides which device and kernel take which batches: by what Device::plan(op) would choose at the ends of the range
-/// and at powers of two and, if two of these differ, at batches between them. The plan for a batch is made at its first
-/// run, and the 64 plans that were used last are kept. Movable, like Plan. Several threads may use it at the same time
-/// if each runs a different batch.
+/// The plans of one op whose batch varies: input.n of a Conv2d or MaxPool, m of a Matmul, shape[0] of an Add or
+/// Reorder. Device::plan(op, BatchRange) makes it and decides which device and kernel take which batches: by what
+/// Device::plan(op) would choose at the ends of the range and at powers of two and, if two of these differ, at batches
+/// between them. The plan for a batch is made at its first run, and the 64 plans that were used last are kept. Movable,
+/// like Plan. Several threads may use it at the same time if each runs a different batch.
 class GABLE_API BatchPlan {
  public:
   /// Device::plan()'s.
@@ -59,10 +59,13 @@ class GABLE_API BatchPlan {
   /// Error(invalid_argument), Error(out_of_memory).
   BatchWeights pack(const ConstTensorView& weights) const;
 
-  /// Plan::run() of the plan of x's batch, which is x.shape[0].
+  /// Plan::run() of the plan of x's batch, which is x.shape[0]. Of a Conv2d or Matmul:
   void run(const ConstTensorView& x, const BatchWeights& weights, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;
+  /// Of a MaxPool or Reorder, and of an Add.
+  void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
+  void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 
  private:
   struct State;

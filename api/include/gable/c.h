@@ -66,11 +66,12 @@ typedef struct gable_max_pool {
   gable_layout layout;
 } gable_max_pool;
 
-/* c = a + b, element by element. */
+/* c = activation(a + b), element by element. */
 typedef struct gable_add {
   int64_t shape[4];
   gable_dtype dtype;
   gable_layout layout;
+  gable_activation activation; /* GABLE_NONE or GABLE_RELU */
 } gable_add;
 
 /* A result differs from the exact y by at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| +

@@ -52,7 +52,8 @@ class GABLE_API Device {
   /// is predicted again. The kernel is the candidate's if it was measured, otherwise the device's own choice. If it
   /// can't run the op, the result is that of plan(op).
   Plan plan(const Op& op, const Candidate& like) const;
-  /// Plans of `op`, a Conv2d or a Matmul, for every batch of the range: input.n, or m. See gable/batch_plan.h.
+  /// Plans of `op` for every batch of the range, which is the first dimension of its input, or m of a Matmul. A
+  /// Transpose has no batch. See gable/batch_plan.h.
   BatchPlan plan(const Op& op, BatchRange range) const;
 
   /// Uninitialised memory of the device. `shape` has 1 to 4 dimensions of at least 1 element. Throws

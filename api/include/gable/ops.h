@@ -67,12 +67,14 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-/// c = a + b, element by element. `tile` is for studying the cost of a tile shape; without it the device chooses.
+/// c = activation(a + b), element by element: with relu, the end of a residual block. `tile` is for studying the cost
+/// of a tile shape; without it the device chooses.
 struct Add {
   Shape shape{};
   DType dtype = DType::f32;
   Layout layout = Layout::nchw;
   Tile tile{};
+  Activation activation = Activation::none;  ///< none or relu
   bool operator==(const Add&) const = default;
 };
 

@@ -444,12 +444,12 @@ def max_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None,
     return y
 
 
-def add(a, b, *, device=None, out=None) -> np.ndarray:
-    """a + b, of arrays of one shape. out may be a or b."""
+def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
+    """activation(a + b), of arrays of one shape; activation is None or "relu". out may be a or b."""
     device, a, b = _device(device), _rank(a, 4, "a"), _rank(b, 4, "b")
     if a.shape != b.shape or a.dtype != b.dtype:
         raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
-    description = CAdd(dtype=_dtype(a, "a"))
+    description = CAdd(dtype=_dtype(a, "a"), activation=_index(activation or "none", ACTIVATIONS, "activation"))
     description.shape[:] = a.shape
     plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
     c = _result(out, a.shape, a.dtype)
