@@ -36,7 +36,8 @@ struct ProfileRow {
   double percent = 0;  ///< of the time of its group on its device
   double total = 0;    ///< seconds, like average, least and greatest
   int calls = 0;
-  double average = 0, least = 0, greatest = 0;
+  double average = 0, least = 0, greatest = 0, median = 0;
+  double slow_percent = 0;  ///< of total: what calls took beyond the lower quartile of their case's calls
 };
 
 /// Why the warps of one kernel of one case waited.

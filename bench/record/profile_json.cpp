@@ -28,7 +28,9 @@ json rows_json(const std::vector<ProfileRow>& rows) {
                    {"calls", row.calls},
                    {"avg", row.average},
                    {"min", row.least},
-                   {"max", row.greatest}});
+                   {"median", row.median},
+                   {"max", row.greatest},
+                   {"slow_percent", row.slow_percent}});
   }
   return all;
 }

@@ -17,7 +17,8 @@ std::vector<ProfileRow> profile_rows(const std::vector<Span>& spans);
 std::vector<ProfileRow> hottest(const std::vector<ProfileRow>& rows, const std::string& device,
                                 const std::string& group, double percent = 90);
 
-/// nvprof's columns: Time(%), Total, Calls, Avg, Min, Max, Name.
+/// nvprof's columns, and the median: Time(%), Total, Calls, Avg, Min, Median, Max, Name. Rows whose calls spread are
+/// marked, as on a machine that other programs use; a line below the tables says how far.
 std::string profile_table(const std::vector<ProfileRow>& rows);
 std::string profile_csv(const std::vector<ProfileRow>& rows);
 

@@ -210,9 +210,35 @@ TEST_CASE("a profile has a table for each group, the most time first, with nvpro
   CHECK(rows[3].percent == doctest::Approx(100));
   const std::string table = profile_table(rows);
   CHECK(table.find("GPU activities on cuda:0") < table.find("API calls on cuda:0"));
-  for (const char* column : {"Time(%)", "Total", "Calls", "Avg", "Min", "Max", "Name"}) {
+  for (const char* column : {"Time(%)", "Total", "Calls", "Avg", "Min", "Median", "Max", "Name"}) {
     CHECK(table.find(column) != std::string::npos);
   }
+}
+
+TEST_CASE("a row whose calls of one case spread is marked; the first call and cases of other sizes are no spread") {
+  std::vector<Span> spans;
+  const auto add = [&](const char* name, const char* one, std::initializer_list<double> seconds) {
+    for (const double s : seconds) {
+      spans.push_back(span(kCpuPhases, name, 0, s));
+      spans.back().case_name = one;
+    }
+  };
+  add("kernel quiet", "small", {9.0, 1.0, 1.01, 1.02, 1.0, 1.03});
+  add("kernel quiet", "large", {50.0, 50.0, 51.0, 50.0, 50.5, 50.0});
+  add("kernel busy", "small", {1.0, 1.0, 15.9, 1.0, 8.0, 1.1});
+  add("kernel seldom", "small", {1.0, 20.0, 3.0});  // too few to say
+  const std::vector<ProfileRow> rows = profile_rows(spans);
+  const auto row = [&](std::string_view name) {
+    return *std::find_if(rows.begin(), rows.end(), [&](const ProfileRow& one) { return one.name == name; });
+  };
+  CHECK(row("kernel quiet").slow_percent < 1);
+  CHECK(row("kernel seldom").slow_percent == 0);
+  CHECK(row("kernel busy").slow_percent == doctest::Approx(100 * (14.9 + 7 + 0.1) / 28));
+  CHECK(row("kernel busy").median == doctest::Approx(1.0));
+  const std::string table = profile_table(rows);
+  CHECK(table.find("! kernel busy\n") != std::string::npos);
+  CHECK(table.find("! kernel busy on cuda:0: 79 % of its time is what slow calls") != std::string::npos);
+  CHECK(table.find("! kernel quiet") == std::string::npos);
 }
 
 TEST_CASE("the hottest rows are the fewest kernels that reach nine tenths of the kernels' time") {
@@ -291,6 +317,8 @@ TEST_CASE("gable profile on a CPU writes the phases as a table, CSV, JSON and a 
   std::ifstream csv(stem + ".csv");
   std::string header;
   std::getline(csv, header);
-  CHECK(header == "device,group,time_percent,total_seconds,calls,avg_seconds,min_seconds,max_seconds,name");
+  CHECK(header ==
+        "device,group,time_percent,total_seconds,calls,avg_seconds,min_seconds,max_seconds,name,"
+        "median_seconds,slow_percent");
   fs::remove_all(folder);
 }
