@@ -103,7 +103,7 @@ std::string work_doubt_of(const Row& row) {
 perf::RooflineOptions options_for(const Row& row) {
   perf::RooflineOptions options;
   options.work_doubt = work_doubt_of(row);
-  if (row.traffic.at("dram").is_analytic() && row.place.cache == "warm")
+  if (row.farthest().is_analytic() && row.place.cache == "warm")
     options.traffic_doubt = "a part of its tensors may stay in a nearer cache";
   return options;
 }
@@ -120,7 +120,7 @@ perf::Verdict judge_on_cpu(const Row& row, const MachineCeilings& ceilings, cons
   perf::RooflinePoint point = point_of(row);
   point.threads = row.place.threads.value_or(0);
   if (is_empty(point.bytes)) {
-    const double least = row.traffic.at("dram").value;
+    const double least = row.farthest().value;
     const bool warm = row.place.cache == "warm";
     (warm ? home_of(point.bytes, least, point.threads, machine) : point.bytes.dram) = least;
   }
@@ -134,7 +134,7 @@ perf::Verdict judge_on_gpu(const Row& row, const GpuCeilings* gpu) {
   perf::RooflinePoint point = point_of(row);
   if (gpu == nullptr) return perf::judge({}, point);
   if (is_empty(point.bytes)) {
-    const double least = row.traffic.at("dram").value;
+    const double least = row.farthest().value;
     const bool in_l2 = row.place.cache == "warm" && least <= gpu->l2_bytes;
     (in_l2 ? point.bytes.l2 : point.bytes.dram) = least;
   }

@@ -35,11 +35,18 @@ void add_level(CountedWork& work, const char* level, const Quantity& quantity, d
   }
 }
 
-/// Without traffic there is no FLOP/byte.
+/// Without traffic there is no FLOP/byte of the memory.
 void explain_no_traffic(CountedWork& work) {
   const auto dram = work.bytes.find("dram");
   if (dram == work.bytes.end() || dram->second > 0 || !work.reason.empty()) return;
   work.reason = "Q(dram) is 0: its data stay in the caches";
+}
+
+/// What loads and stores moved is Q(l1), whose roof is above that of every other cache.
+void add_accesses(CountedWork& work, double bytes) {
+  const auto dram = work.bytes.find("dram");
+  const bool stays_in_caches = dram != work.bytes.end() && dram->second == 0;
+  if (stays_in_caches && bytes > 0) work.bytes["l1"] = bytes;
 }
 
 // ---- simulated ------------------------------------------------------------------------------------------------------
@@ -56,6 +63,7 @@ CountedWork work_of(const perf::SimulatedWork& simulated) {
   }
   add_level(work, "dram", simulated.quantities.at(Metric::dram_bytes), calls);
   explain_no_traffic(work);
+  add_accesses(work, simulated.flop.bytes / calls);
   return work;
 }
 

@@ -22,8 +22,9 @@ struct CountedWork {
   std::string note{};                     ///< limits of these values
   std::string reason{};                   ///< why W or Q of the memory is missing
 
-  /// A point of the roofline needs both.
-  bool is_point() const { return !flop.empty() && bytes.count("dram") > 0 && bytes.at("dram") > 0; }
+  bool has(const std::string& level) const { return bytes.count(level) > 0 && bytes.at(level) > 0; }
+  /// A point of the roofline needs both. Data that stay in the caches have Q of a cache alone.
+  bool is_point() const { return !flop.empty() && (has("dram") || has("l3") || has("l2") || has("l1")); }
 };
 
 /// A part with what its row needs.

@@ -124,11 +124,12 @@ std::vector<perf::RegionRecord> merged(const std::vector<perf::RegionRecord>& re
   return all;
 }
 
-/// Counted work replaces declared work, which stays where nothing was counted, or where it alone has W and Q.
+/// Counted work replaces declared work, which stays where nothing was counted, or where it alone has W and Q(dram).
 void set_counts(MeasuredPart& part, const CpuCounts& counts) {
   const auto found = counts.by_region.find(part.kind == "program" ? "" : part.name);
   const bool counted = found != counts.by_region.end();
-  if (counted && found->second.is_point()) {
+  const bool alone = !part.counted.is_point();
+  if (counted && found->second.is_point() && (alone || found->second.has("dram"))) {
     part.counted = found->second;
   } else if (!part.counted.is_point()) {
     if (counted && !found->second.flop.empty()) part.counted = found->second;

@@ -138,8 +138,9 @@ struct Row {
   Identity identity{};
   Placement place{};
   Timing time{};
-  Quantity work{};                          ///< W
-  std::map<std::string, Quantity> traffic;  ///< Q by level: l1, l2, l3, dram; dram is always there
+  Quantity work{};  ///< W
+  /// Q by level: l1, l2, l3, dram. Only rows of a program whose data stay in the caches lack dram.
+  std::map<std::string, Quantity> traffic;
   Verdict verdict{};
   Accuracy accuracy{};
   CounterDetails counters{};
@@ -155,12 +156,19 @@ struct Row {
   bool on_gpu() const { return place.kind == DeviceKind::gpu; }
   bool flagged() const { return !verdict.flags.empty(); }
   double flops() const { return work.value / time.seconds; }
-  double bandwidth() const { return traffic.at("dram").value / time.seconds; }
+  /// The farthest level that has Q: of this one are bandwidth and intensity.
+  const char* level() const {
+    for (const char* one : {"dram", "l3", "l2"})
+      if (traffic.count(one) > 0) return one;
+    return "l1";
+  }
+  const Quantity& farthest() const { return traffic.at(level()); }
+  double bandwidth() const { return farthest().value / time.seconds; }
   /// FLOP a joule; none where the energy is not known.
   std::optional<double> flop_per_joule() const {
     return energy && energy->joules ? std::optional(work.value / *energy->joules) : std::nullopt;
   }
-  double intensity() const { return work.value / traffic.at("dram").value; }
+  double intensity() const { return work.value / farthest().value; }
 };
 
 /// A case that could not run, with device and reason. An empty device: no device can run it.

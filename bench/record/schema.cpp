@@ -307,12 +307,23 @@ const json* check_work(Checker& check, const json& entry, const std::string& at)
   return check.zero_or_positive({*work, at + "/W", "flop"});
 }
 
-// Returns the bytes of dram, which define the intensity.
+// The farthest level that a row has Q of. Data of a program's part may stay in the caches; every other row has dram.
+const char* farthest_level(const json& entry, const json& traffic) {
+  const auto called = entry.find("called");
+  if (called != entry.end() && called->is_object()) {
+    for (const char* level : {"dram", "l3", "l2", "l1"})
+      if (traffic.contains(level)) return level;
+  }
+  return "dram";
+}
+
+// Returns the bytes of the farthest level, which define the intensity.
 const json* check_traffic(Checker& check, const json& entry, const std::string& at) {
   const json* traffic = check.object({entry, at, "Q"});
   if (!traffic) return nullptr;
-  const json* dram_bytes = nullptr;
-  if (!traffic->contains("dram")) check.missing(at + "/Q/dram", "an object: the traffic to memory");
+  const json* farthest_bytes = nullptr;
+  const char* farthest = farthest_level(entry, *traffic);
+  if (!traffic->contains(farthest)) check.missing(at + "/Q/dram", "an object: the traffic to memory");
   for (const auto& [level, part] : traffic->items()) {
     const std::string here = at + "/Q/" + pointer_token(level);
     if (!is_one_of(json(level), kLevels)) {
@@ -324,10 +335,10 @@ const json* check_traffic(Checker& check, const json& entry, const std::string& 
       check.positive({part, here, "analytic", Presence::optional});
       check.quartiles({part, here, "bytes", Presence::optional});
       auto bytes = part.find("bytes");
-      if (level == "dram" && bytes != part.end() && is_positive(*bytes)) dram_bytes = &*bytes;
+      if (level == farthest && bytes != part.end() && is_positive(*bytes)) farthest_bytes = &*bytes;
     }
   }
-  return dram_bytes;
+  return farthest_bytes;
 }
 
 bool says_conv_like(const json& entry) {

@@ -65,7 +65,7 @@ double other_intensity(const Measurement& m) {
   constexpr std::string_view kMemory = "memory:";
   if (!m.verdict.bound.starts_with(kMemory)) return 0;
   const auto level = m.traffic.find(m.verdict.bound.substr(kMemory.size()));
-  if (level == m.traffic.end() || level->first == "dram") return 0;
+  if (level == m.traffic.end() || level->first == m.level()) return 0;
   const double intensity = m.work.value / level->second.value;
   return std::abs(intensity / m.intensity() - 1) < kSameIntensity ? 0 : intensity;
 }

@@ -146,10 +146,10 @@ Marker marker_of(const Studies& studies, size_t index, const std::vector<std::st
   marker.y_lo = scale.y_at(m.work.value / m.time.q3);
   marker.y_hi = scale.y_at(m.work.value / m.time.q1);
   marker.bound_x = other_intensity(m) > 0 ? scale.x_at(other_intensity(m)) : marker.center.x;
-  const Spread& dram = m.traffic.at("dram").spread;
-  marker.has_x_bar = dram.q1 && dram.q3;
-  marker.x_lo = marker.has_x_bar ? scale.x_at(m.work.value / *dram.q3) : marker.center.x;
-  marker.x_hi = marker.has_x_bar ? scale.x_at(m.work.value / *dram.q1) : marker.center.x;
+  const Spread& bytes = m.farthest().spread;
+  marker.has_x_bar = bytes.q1 && bytes.q3;
+  marker.x_lo = marker.has_x_bar ? scale.x_at(m.work.value / *bytes.q3) : marker.center.x;
+  marker.x_hi = marker.has_x_bar ? scale.x_at(m.work.value / *bytes.q1) : marker.center.x;
   marker.y_lo = std::min(marker.y_lo, scale.plot.y1);
   marker.y_hi = std::max(marker.y_hi, scale.plot.y0);
   marker.x_lo = std::max(marker.x_lo, scale.plot.x0);

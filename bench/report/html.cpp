@@ -112,7 +112,8 @@ std::string measurements_table(const Studies& studies) {
   std::string body;
   for (size_t i = 0; i < studies.measurements.size(); ++i) {
     const Measurement& m = studies.measurements[i];
-    const double bytes = m.traffic.at("dram").value;
+    const auto dram = m.traffic.find("dram");
+    const double bytes = dram == m.traffic.end() ? -1 : dram->second.value;
     const Measurement& other = baselines.of(m);
     const double factor = other.time.seconds / m.time.seconds;
     const std::string precision = precision_of(m);
@@ -135,7 +136,7 @@ std::string measurements_table(const Studies& studies) {
                                {seconds_text(m.time.q1), m.time.q1},
                                {seconds_text(m.time.q3), m.time.q3},
                                {si_text(m.work.value, "FLOP"), m.work.value},
-                               {si_text(bytes, "B"), bytes},
+                               {bytes < 0 ? "–" : si_text(bytes, "B"), bytes},
                                {number_text(m.bandwidth() / 1e9), m.bandwidth() / 1e9},
                                {m.work.source + ", " + source_of(m), {}},
                                {m.identity.problem, {}}};

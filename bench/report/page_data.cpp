@@ -66,7 +66,7 @@ void add_numbers(const Measurement& m, CardRows& rows) {
     if (found != m.traffic.end()) rows.emplace_back("Q " + level_text(level), quantity_text(found->second, "B"));
   }
   if (m.work.value > 0) {
-    rows.emplace_back("Intensity", number_text(m.intensity()) + " FLOP/byte");
+    rows.emplace_back("Intensity", intensity_text(m) + " FLOP/byte");
     rows.emplace_back("Performance", flops_text(m.flops()));
   }
   if (m.work.value == 0 || m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/report/study.h"
 
 namespace gable::bench::report {
 namespace {
@@ -34,7 +35,7 @@ Cells cells_of(const ProgramPart& part, const Row* row) {
   }
   cells[6] = seconds_text(row->time.seconds);
   cells[7] = number_text(row->flops() / 1e9);
-  cells[8] = number_text(row->intensity());
+  cells[8] = intensity_text(*row);
   const Verdict& verdict = row->verdict;
   if (verdict.percent_of_roof) cells[9] = fmt::format("{:.1f} {}", *verdict.percent_of_roof, verdict.bound);
   return cells;

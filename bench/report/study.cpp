@@ -18,6 +18,11 @@ namespace {
 
 using nlohmann::json;
 
+std::string level_suffix(const Row& row) {
+  const std::string_view level = row.level();
+  return level == "dram" ? "" : fmt::format(" ({})", level_text(level));
+}
+
 std::string fact(const Machine& machine, const char* name) {
   for (const auto& [key, value] : machine.facts) {
     if (key == name) return value;
@@ -101,7 +106,7 @@ void name_labels(Studies& studies) {
   for (Measurement& m : studies.measurements) {
     const std::string& name = m.identity.name;
     const bool ambiguous = pools_of_name[name].size() > 1 && !max_pool_of(m).empty();
-    m.label = (ambiguous ? name + "+pool" : name) + quick_batch(m, studies.machines[m.machine]);
+    m.label = (ambiguous ? name + "+pool" : name) + quick_batch(m, studies.machines[m.machine]) + level_suffix(m);
   }
 }
 
@@ -131,7 +136,9 @@ std::string precision_of(const Row& row) {
   return math == "tf32" || math == "split3" || math == "split6" ? math : row.identity.dtype;
 }
 
-const std::string& source_of(const Row& row) { return row.traffic.at("dram").source; }
+std::string intensity_text(const Row& row) { return number_text(row.intensity()) + level_suffix(row); }
+
+const std::string& source_of(const Row& row) { return row.farthest().source; }
 
 std::string max_pool_of(const Row& row) {
   return row.identity.epilogue ? pair_text(row.identity.epilogue->max_pool) : "";

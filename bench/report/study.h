@@ -31,7 +31,8 @@ struct Refused : Refusal {
 // A row with its place in the merged studies.
 struct Measurement : Row {
   size_t machine = 0;
-  std::string label{};   // name, with "+pool" if the study has it with and without a pool, "(mbN)" after --quick
+  std::string label{};  // name, with "+pool" if the study has it with and without a pool, "(mbN)" after --quick, "(L1)"
+                        // if it stands at that level's intensity because its data stay in the caches
   std::string series{};  // device, kByAuto, its math unless all are strict, its machine's tag if two have the device
 
   // A logarithmic plot can't show zero work (transpose, reorder). The points of one addition in many tiles, or of one
@@ -46,7 +47,9 @@ std::string max_pool_of(const Row& row);
 
 // What a point's colour stands for: the dtype, or the math that replaces its products (tf32, split3, split6).
 std::string precision_of(const Row& row);
-// How well the place on the axis of intensity is known: the source of Q(DRAM).
+// "2.13", or "0.328 (L1)" of a row whose data stay in the caches.
+std::string intensity_text(const Row& row);
+// How well the place on the axis of intensity is known: the source of Q at the farthest level, mostly DRAM.
 const std::string& source_of(const Row& row);
 
 // Whether a series is of a vendor's library, which others are compared with.

@@ -69,7 +69,7 @@ Cells cells_of(const Measurement& m, const Measurement& baseline) {
           printable(m.verdict.roof),
           next != nullptr ? fmt::format("{} {:.0f} %", printable(next->roof), next->percent) : "",
           m.flop_per_joule() ? number_text(*m.flop_per_joule() / 1e9) : "",
-          m.work.source + ", " + m.traffic.at("dram").source,
+          m.work.source + ", " + source_of(m),
           is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : "",
           m.flagged() ? fmt::format("! {}", m.verdict.flags.size()) : "",
           m.time.runs < kFewSamples ? std::to_string(m.time.runs) : ""};

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure/judge.h"
 #include "bench/program/findings.h"
 #include "bench/program/gpu_counts.h"
 #include "bench/program/kernel_findings.h"
@@ -25,6 +26,7 @@
 #include "bench/report/figure.h"
 #include "bench/report/html.h"
 #include "bench/report/program.h"
+#include "bench/report/svg.h"
 #include "perfcounters/program/launch.h"
 #include "perfcounters/program/perf_counts.h"
 #include "tests/bench/report_samples.h"
@@ -412,6 +414,55 @@ TEST_CASE("a long command line does not fill the terminal") {
   CHECK(contains(text, "./app xxx"));
   CHECK(contains(text, "…: 1.00 s"));
   CHECK(text.size() < 1000);
+}
+
+TEST_CASE(
+    "a region whose data stay in the caches stands at the level that it has Q of, in the table, record and page") {
+  MeasuredPart part = kernel("in caches", "", 1);
+  part.kind = "region";
+  part.gpu.reset();
+  part.counted = counted();
+  part.counted.flop = {{"f64", 3e9}};
+  part.counted.bytes = {{"dram", 0}, {"l1", 6e9}};
+  part.counted.reason = "Q(dram) is 0: its data stay in the caches";
+  REQUIRE(part.counted.is_point());
+  std::vector<Row> rows{row_of(part, "app")};
+  CHECK(rows[0].traffic.count("dram") == 0);
+  CHECK(std::string(rows[0].level()) == "l1");
+  CHECK(rows[0].intensity() == doctest::Approx(0.5));
+  CHECK(rows[0].bandwidth() == doctest::Approx(24e9));
+
+  MachineCeilings ceilings;
+  const auto ceiling = [](const char* name, const char* level, const char* dtype, double value) {
+    perf::Ceiling one{.name = name, .kind = *dtype ? "compute" : "bandwidth", .isa_or_level = level, .dtype = dtype};
+    one.limit.value = value;
+    return one;
+  };
+  ceilings.cpu = {ceiling("avx2 fma f64", "avx2 fma", "f64", 50e9), ceiling("L1 read", "l1", "", 60e9),
+                  ceiling("DRAM read", "dram", "", 10e9)};
+  judge_rows(rows, ceilings, perf::describe_machine());
+  CHECK(rows[0].verdict.bound == "memory:l1");
+  CHECK(rows[0].verdict.percent_of_roof.value_or(0) == doctest::Approx(40.0));
+
+  Study study;
+  study.program = ProgramEntry{.command = "./app", .exit_code = 0, .seconds = 0.5};
+  study.program->parts = {entry_of(part)};
+  study.rows = rows;
+  const std::string table = report::program_table(study);
+  CHECK(contains(table, "0.500 (L1)  40.0 memory:l1"));
+  CHECK_FALSE(contains(table, "no FLOP/byte"));
+
+  const Row read = row_from_json(to_json(rows[0]));
+  CHECK(std::string(read.level()) == "l1");
+  CHECK(read.intensity() == doctest::Approx(0.5));
+  json document = samples::gpu_study();
+  document["measurements"].push_back(to_json(rows[0]));
+  const report::Studies merged = report::merge({document});
+  CHECK(merged.measurements.back().label == "in caches (L1)");
+  CHECK(contains(report::html(merged), "in caches (L1)"));
+  CHECK(contains(report::svg(merged), "in caches (L1)"));
+  document["measurements"].back().erase("called");  // any other row needs the traffic to memory
+  CHECK_THROWS(report::merge({document}));
 }
 
 TEST_CASE("the table has T of parts that are no point, and the rate of those whose data stay in the caches") {

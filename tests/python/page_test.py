@@ -36,6 +36,25 @@ def many_rows(count, spot=False):
     return study
 
 
+def test_a_part_whose_data_stay_in_the_caches_stands_at_its_cache_s_intensity(page):
+    study = record(CPU)
+    rows = [copy.deepcopy(study["measurements"][0]) for _ in range(2)]
+    for row, level in zip(rows, ("dram", "l1")):
+        row |= {"name": f"in {level}", "op": "region", "problem": "", "called": {"calls": 1, "seconds": row["T"]["seconds"]}}
+        row["W"] = {"source": "simulated", "flop": 1e9, "analytic": 0}
+        row["Q"] = {level: {"source": "simulated", "bytes": 4e8, "analytic": None}}
+        row |= {"intensity": 2.5, "gflops": 1 / row["T"]["seconds"]}
+        row.pop("limits", None)
+    rows[1] |= {"bound": "memory:l1", "roof": "L1 read", "percent_of_roof": 70}
+    study["measurements"] = rows
+    one = page(study)
+    assert one.count(".point") == 2
+    assert place(one, 0)[0] == pytest.approx(place(one, 1)[0], abs=1)  # both have 2.5 FLOP/byte
+    hover(one, 1)
+    assert "2.50 (L1) FLOP/byte" in one.text(".card")
+    assert "in l1 (L1)" in one.text("#measurements")
+
+
 def test_each_row_of_the_record_is_in_the_page_as_it_was_measured(page):
     one = page(CPU, COUNTED)
     rows = record(CPU)["measurements"] + record(COUNTED)["measurements"]

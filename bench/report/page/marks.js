@@ -56,7 +56,7 @@ const markElements = (point, radius) => {
 };
 
 const summaryOf = (point) => {
-  const rate = point.group >= 0 ? `${flopsText(flopsOf(point))} at ${digits(timeView.x(point, "dram"))} FLOP/byte` : "";
+  const rate = point.group >= 0 ? `${flopsText(flopsOf(point))} at ${digits(timeView.x(point, farthestLevel(point)))} FLOP/byte` : "";
   const headroom = point.headroom ?? `${point.percent?.toFixed(0)} % of ${point.roof || "its roof"}`;
   const roof = point.percent ? `, ${headroom}, bound by ${point.bound}` : "";
   const flags = point.flags.map((flag) => `; flagged: ${flag}`).join("");

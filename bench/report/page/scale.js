@@ -13,12 +13,18 @@ const kLevels = () => {
 // The levels of a trail: those through which all of a row's work goes.
 const trailLevels = (point) => Object.keys(kMemories).filter((level) => view().has(point, level));
 
-// "l2" for a row that is bound by L2 and has traffic there; else DRAM.
+// The farthest level that a row has Q of: DRAM, but for a program's part whose data stay in the caches.
+const farthestLevel = (point) => Object.keys(kMemories).find((level) => point.traffic[level]);
+// "l2" for a row that is bound by L2 and has traffic there; else the farthest one.
 const boundLevel = (point) => {
   const level = point.bound.startsWith("memory:") ? point.bound.slice(7) : "dram";
-  return point.traffic[level] ? level : "dram";
+  return point.traffic[level] ? level : farthestLevel(point);
 };
-const levelOf = (point) => (state.level === "bound" ? boundLevel(point) : state.level === "all" ? "dram" : state.level);
+const levelOf = (point) => {
+  if (state.level === "bound") return boundLevel(point);
+  if (state.level !== "all" && state.level !== "dram") return state.level;
+  return view() === instructionView ? "dram" : farthestLevel(point);
+};
 // Where a row stands, too, that another level bounds.
 const otherLevel = (point) => (view() === timeView ? [boundLevel(point)] : []);
 const intensityAt = (point, level) => view().x(point, level);
