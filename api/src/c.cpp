@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -13,7 +14,15 @@ struct gable_device {
 };
 
 struct gable_plan {
-  gable::Plan plan;
+  std::shared_ptr<const gable::Plan> plan;
+};
+
+struct gable_batch_plan {
+  gable::BatchPlan plans;
+};
+
+struct gable_batch_weights {
+  gable::BatchWeights weights;
 };
 
 struct gable_packed {
@@ -146,7 +155,18 @@ gable_status make_plan(const gable_device* device, const Description* descriptio
     require(device, "device");
     require(description, what);
     require(plan, "plan");
-    *plan = new gable_plan{device->device.plan(convert(*description))};
+    *plan = new gable_plan{std::make_shared<const gable::Plan>(device->device.plan(convert(*description)))};
+  });
+}
+
+template <typename Description, typename Convert>
+gable_status make_batch_plan(const gable_device* device, const Description* description, const char* what,
+                             gable::BatchRange range, gable_batch_plan** plan, const Convert& convert) {
+  return guarded([&] {
+    require(device, "device");
+    require(description, what);
+    require(plan, "plan");
+    *plan = new gable_batch_plan{device->device.plan(convert(*description), range)};
   });
 }
 
@@ -159,8 +179,8 @@ struct Weighted {
   gable::Layout layout = gable::Layout::nchw;
 };
 
-Weighted weighted(const gable_plan& plan) {
-  const gable::Op& op = plan.plan.op();
+Weighted weighted(const gable::Plan& plan) {
+  const gable::Op& op = plan.op();
   if (const auto* c = std::get_if<gable::Conv2d>(&op)) {
     return {c->input, c->weights, {c->weights[0]}, c->dtype, c->layout};
   }
@@ -174,11 +194,11 @@ Weighted weighted(const gable_plan& plan) {
 
 /// The op of a plan that a run function is made for.
 template <typename Wanted>
-const Wanted& op_of(const gable_plan& plan, const char* function) {
-  const auto* wanted = std::get_if<Wanted>(&plan.plan.op());
+const Wanted& op_of(const gable::Plan& plan, const char* function) {
+  const auto* wanted = std::get_if<Wanted>(&plan.op());
   if (wanted == nullptr) {
     throw gable::Error(gable::ErrorCode::invalid_argument,
-                       std::string(function) + "() can't run a plan of " + std::string(gable::name(plan.plan.op())));
+                       std::string(function) + "() can't run a plan of " + std::string(gable::name(plan.op())));
   }
   return *wanted;
 }
@@ -230,7 +250,7 @@ gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]) {
   return guarded([&] {
     require(plan, "plan");
     require(shape, "shape");
-    const gable::Shape& output = plan->plan.output_shape();
+    const gable::Shape& output = plan->plan->output_shape();
     for (std::size_t i = 0; i < 4; ++i) shape[i] = i < output.rank() ? output[i] : 1;
   });
 }
@@ -238,14 +258,14 @@ gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]) {
 gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed) {
   return guarded([&] {
     require(plan, "plan");
-    copy_text(plan->plan.explain(), text, size, needed);
+    copy_text(plan->plan->explain(), text, size, needed);
   });
 }
 
 gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, size_t* needed) {
   return guarded([&] {
     require(plan, "plan");
-    copy_text(plan->plan.kernel(), text, size, needed);
+    copy_text(plan->plan->kernel(), text, size, needed);
   });
 }
 
@@ -253,7 +273,7 @@ gable_status gable_plan_fused(const gable_plan* plan, int* fused) {
   return guarded([&] {
     require(plan, "plan");
     require(fused, "fused");
-    *fused = plan->plan.fused() ? 1 : 0;
+    *fused = plan->plan->fused() ? 1 : 0;
   });
 }
 
@@ -261,7 +281,7 @@ gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* b
   return guarded([&] {
     require(plan, "plan");
     require(bound, "bound");
-    const gable::ErrorBound b = plan->plan.error_bound();
+    const gable::ErrorBound b = plan->plan->error_bound();
     *bound = {b.accumulation, b.rounding, b.absolute};
   });
 }
@@ -270,7 +290,7 @@ gable_status gable_plan_on_host(const gable_plan* plan, int* on_host) {
   return guarded([&] {
     require(plan, "plan");
     require(on_host, "on_host");
-    *on_host = plan->plan.memory().kind == gable::Memory::Kind::host ? 1 : 0;
+    *on_host = plan->plan->memory().kind == gable::Memory::Kind::host ? 1 : 0;
   });
 }
 
@@ -278,7 +298,7 @@ gable_status gable_plan_packing(const gable_plan* plan, uint64_t* key) {
   return guarded([&] {
     require(plan, "plan");
     require(key, "key");
-    *key = plan->plan.packing();
+    *key = plan->plan->packing();
   });
 }
 
@@ -286,9 +306,9 @@ gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packe
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const Weighted op = weighted(*plan);
-    const gable::ConstTensorView view(weights, op.dtype, op.weights, gable::Layout::nchw, plan->plan.memory());
-    *packed = new gable_packed{plan->plan.pack(view)};
+    const Weighted op = weighted(*plan->plan);
+    const gable::ConstTensorView view(weights, op.dtype, op.weights, gable::Layout::nchw, plan->plan->memory());
+    *packed = new gable_packed{plan->plan->pack(view)};
   });
 }
 
@@ -299,34 +319,99 @@ gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const Weighted op = weighted(*plan);
-    const gable::Memory memory = plan->plan.memory();
-    plan->plan.run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights,
-                   gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory),
-                   gable::TensorView(y, op.dtype, plan->plan.output_shape(), op.layout, memory),
-                   gable::Stream::borrow(stream));
+    const Weighted op = weighted(*plan->plan);
+    const gable::Memory memory = plan->plan->memory();
+    plan->plan->run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights,
+                    gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory),
+                    gable::TensorView(y, op.dtype, plan->plan->output_shape(), op.layout, memory),
+                    gable::Stream::borrow(stream));
   });
 }
 
 gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, void* stream) {
   return guarded([&] {
     require(plan, "plan");
-    const auto& op = op_of<gable::MaxPool>(*plan, "gable_run_max_pool");
-    const gable::Memory memory = plan->plan.memory();
-    plan->plan.run(gable::ConstTensorView(x, op.dtype, op.input, op.layout, memory),
-                   gable::TensorView(y, op.dtype, plan->plan.output_shape(), op.layout, memory),
-                   gable::Stream::borrow(stream));
+    const auto& op = op_of<gable::MaxPool>(*plan->plan, "gable_run_max_pool");
+    const gable::Memory memory = plan->plan->memory();
+    plan->plan->run(gable::ConstTensorView(x, op.dtype, op.input, op.layout, memory),
+                    gable::TensorView(y, op.dtype, plan->plan->output_shape(), op.layout, memory),
+                    gable::Stream::borrow(stream));
   });
 }
 
 gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b, void* c, void* stream) {
   return guarded([&] {
     require(plan, "plan");
-    const auto& op = op_of<gable::Add>(*plan, "gable_run_add");
-    const gable::Memory memory = plan->plan.memory();
-    plan->plan.run(gable::ConstTensorView(a, op.dtype, op.shape, op.layout, memory),
-                   gable::ConstTensorView(b, op.dtype, op.shape, op.layout, memory),
-                   gable::TensorView(c, op.dtype, op.shape, op.layout, memory), gable::Stream::borrow(stream));
+    const auto& op = op_of<gable::Add>(*plan->plan, "gable_run_add");
+    const gable::Memory memory = plan->plan->memory();
+    plan->plan->run(gable::ConstTensorView(a, op.dtype, op.shape, op.layout, memory),
+                    gable::ConstTensorView(b, op.dtype, op.shape, op.layout, memory),
+                    gable::TensorView(c, op.dtype, op.shape, op.layout, memory), gable::Stream::borrow(stream));
+  });
+}
+
+gable_status gable_batch_plan_conv2d(const gable_device* device, const gable_conv2d* conv, int64_t least, int64_t most,
+                                     gable_batch_plan** plan) {
+  return make_batch_plan(device, conv, "conv", {least, most}, plan, conv_of);
+}
+
+gable_status gable_batch_plan_matmul(const gable_device* device, const gable_matmul* matmul, int64_t least,
+                                     int64_t most, gable_batch_plan** plan) {
+  return make_batch_plan(device, matmul, "matmul", {least, most}, plan, matmul_of);
+}
+
+gable_status gable_batch_plan_max_pool(const gable_device* device, const gable_max_pool* pool, int64_t least,
+                                       int64_t most, gable_batch_plan** plan) {
+  return make_batch_plan(device, pool, "pool", {least, most}, plan, max_pool_of);
+}
+
+gable_status gable_batch_plan_add(const gable_device* device, const gable_add* add, int64_t least, int64_t most,
+                                  gable_batch_plan** plan) {
+  return make_batch_plan(device, add, "add", {least, most}, plan, add_of);
+}
+
+void gable_batch_plan_release(gable_batch_plan* plan) { delete plan; }
+
+gable_status gable_batch_plan_explain(const gable_batch_plan* plan, char* text, size_t size, size_t* needed) {
+  return guarded([&] {
+    require(plan, "plan");
+    copy_text(plan->plans.explain(), text, size, needed);
+  });
+}
+
+gable_status gable_batch_plan_at(const gable_batch_plan* plan, int64_t batch, gable_plan** at) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(at, "at");
+    *at = new gable_plan{plan->plans.at(batch)};
+  });
+}
+
+gable_status gable_batch_pack(const gable_batch_plan* plan, const void* weights, gable_batch_weights** packed) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(packed, "packed");
+    const std::shared_ptr<const gable::Plan> first = plan->plans.at(plan->plans.range().least);
+    const Weighted op = weighted(*first);
+    const gable::ConstTensorView view(weights, op.dtype, op.weights, gable::Layout::nchw, first->memory());
+    *packed = new gable_batch_weights{plan->plans.pack(view)};
+  });
+}
+
+void gable_batch_weights_release(gable_batch_weights* packed) { delete packed; }
+
+gable_status gable_batch_run(const gable_batch_plan* plan, int64_t batch, const void* x,
+                             const gable_batch_weights* packed, const float* bias, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(packed, "packed");
+    const std::shared_ptr<const gable::Plan> one = plan->plans.at(batch);
+    const Weighted op = weighted(*one);
+    const gable::Memory memory = one->memory();
+    plan->plans.run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights,
+                    gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory),
+                    gable::TensorView(y, op.dtype, one->output_shape(), op.layout, memory),
+                    gable::Stream::borrow(stream));
   });
 }
 

@@ -58,6 +58,57 @@ static void check_other_ops(const gable_device* device) {
   gable_packed_release(packed);
 }
 
+/* Batches that change: one plan for a range, with weights that are packed once. */
+static void check_batches(const gable_device* device) {
+  gable_matmul matmul = {1, 1, 2, GABLE_F32, GABLE_STRICT, 1, GABLE_NONE};
+  const gable_add add = {{1, 1, 1, 2}, GABLE_F32, GABLE_NCHW, GABLE_RELU};
+  gable_max_pool pool = {{1, 1, 2, 2}, {2, 2}, {2, 2}, {0, 0, 0, 0}, GABLE_F32, GABLE_NCHW};
+  gable_batch_plan *products = NULL, *sums = NULL, *pools = NULL;
+  gable_batch_weights* packed = NULL;
+  gable_plan* at = NULL;
+  const float x[6] = {1, 2, 3, -4, 5, 6}, b[2] = {10, 1}, bias[1] = {0.5f};
+  float y[6] = {0, 0, 0, 0, 0, 0};
+  char text[64];
+  size_t needed = 0;
+  int64_t shape[4] = {0, 0, 0, 0};
+
+  check(gable_batch_plan_matmul(device, &matmul, 1, 3, &products) == GABLE_OK, "a range of matmuls is planned");
+  check(gable_batch_pack(products, b, &packed) == GABLE_OK, "its weights pack once");
+  check(gable_batch_run(products, 3, x, packed, bias, y, NULL) == GABLE_OK && y[0] == 12.5f && y[1] == 26.5f &&
+            y[2] == 56.5f,
+        "three rows");
+  check(gable_batch_run(products, 1, x, packed, bias, y, NULL) == GABLE_OK && y[0] == 12.5f, "and one");
+  check(gable_batch_run(products, 4, x, packed, bias, y, NULL) == GABLE_INVALID_ARGUMENT, "not four");
+  check(strstr(gable_last_error(), "takes 1 to 3") != NULL, "the message has the range");
+  check(gable_batch_plan_explain(products, text, sizeof text, &needed) == GABLE_OK && strstr(text, "batches 1 to 3"),
+        "it says what takes which batches");
+  check(gable_batch_plan_at(products, 2, &at) == GABLE_OK && gable_plan_output_shape(at, shape) == GABLE_OK &&
+            shape[0] == 2,
+        "a batch has a plan");
+  gable_batch_plan_release(products);
+  check(gable_plan_output_shape(at, shape) == GABLE_OK, "which outlives the range's");
+  gable_plan_release(at);
+
+  check(gable_batch_plan_add(device, &add, 1, 64, &sums) == GABLE_OK, "a range of adds is planned");
+  check(gable_batch_plan_at(sums, 3, &at) == GABLE_OK && gable_run_add(at, x, x, y, NULL) == GABLE_OK, "it adds");
+  check(y[2] == 6 && y[3] == 0 && y[5] == 12, "three pairs, with relu");
+  check(gable_batch_run(sums, 3, x, packed, NULL, y, NULL) == GABLE_INVALID_ARGUMENT, "an add has no weights");
+  gable_plan_release(at);
+  gable_batch_plan_release(sums);
+  gable_batch_weights_release(packed);
+
+  check(gable_batch_plan_max_pool(device, &pool, 1, 2, &pools) == GABLE_OK, "a range of pools is planned");
+  at = NULL;
+  check(gable_batch_plan_at(pools, 0, &at) == GABLE_INVALID_ARGUMENT && at == NULL, "there is no batch of none");
+  check(gable_batch_plan_at(pools, 1, &at) == GABLE_OK && gable_run_max_pool(at, x, y, NULL) == GABLE_OK && y[0] == 3,
+        "it pools");
+  gable_plan_release(at);
+  gable_batch_plan_release(pools);
+  check(gable_batch_plan_max_pool(device, &pool, 2, 1, &pools) == GABLE_INVALID_ARGUMENT, "a range runs upwards");
+  gable_batch_plan_release(NULL);
+  gable_batch_weights_release(NULL);
+}
+
 int main(void) {
   gable_device* device = NULL;
   check(gable_open("reference", &device) == GABLE_OK, "the reference opens");
@@ -113,6 +164,7 @@ int main(void) {
   check(gable_plan_conv2d(device, &conv, &none) == GABLE_UNSUPPORTED, "the reference has no tf32");
 
   check_other_ops(device);
+  check_batches(device);
   check(gable_run_add(plan, x, x, y, NULL) == GABLE_INVALID_ARGUMENT, "a convolution is no add");
   int on_host = -1;
   check(gable_plan_on_host(plan, &on_host) == GABLE_OK && on_host == 1, "the reference works on the host");

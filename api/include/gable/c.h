@@ -137,6 +137,33 @@ GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const ga
 GABLE_API gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, void* stream);
 GABLE_API gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b, void* c, void* stream);
 
+/* Plans of one op for every batch from `least` to `most`, as gable/batch_plan.h has them: input[0] and shape[0], or m.
+ * The batch of the description itself counts for nothing. Several threads may use one at the same time if each runs a
+ * different batch. */
+typedef struct gable_batch_plan gable_batch_plan;
+typedef struct gable_batch_weights gable_batch_weights;
+GABLE_API gable_status gable_batch_plan_conv2d(const gable_device* device, const gable_conv2d* conv, int64_t least,
+                                               int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_matmul(const gable_device* device, const gable_matmul* matmul, int64_t least,
+                                               int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_max_pool(const gable_device* device, const gable_max_pool* pool, int64_t least,
+                                                 int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_add(const gable_device* device, const gable_add* add, int64_t least,
+                                            int64_t most, gable_batch_plan** plan);
+GABLE_API void gable_batch_plan_release(gable_batch_plan* plan);
+/* Which device and kernel take which batches, a line each; cut as by gable_plan_explain(). */
+GABLE_API gable_status gable_batch_plan_explain(const gable_batch_plan* plan, char* text, size_t size, size_t* needed);
+/* The plan of one batch, to run it (gable_run_max_pool(), gable_run_add()) or to ask it; gable_plan_release() it. It
+ * is made at the first call, and the 64 that were used last are kept. */
+GABLE_API gable_status gable_batch_plan_at(const gable_batch_plan* plan, int64_t batch, gable_plan** at);
+/* gable_pack() for the plans of all batches. `weights` must stay as they are while the result is used. */
+GABLE_API gable_status gable_batch_pack(const gable_batch_plan* plan, const void* weights,
+                                        gable_batch_weights** packed);
+GABLE_API void gable_batch_weights_release(gable_batch_weights* packed);
+/* gable_run() of a conv2d or a matmul, for x and y of this batch. */
+GABLE_API gable_status gable_batch_run(const gable_batch_plan* plan, int64_t batch, const void* x,
+                                       const gable_batch_weights* packed, const float* bias, void* y, void* stream);
+
 #ifdef __cplusplus
 }
 #endif
