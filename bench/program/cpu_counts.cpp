@@ -42,11 +42,9 @@ void explain_no_traffic(CountedWork& work) {
   work.reason = "Q(dram) is 0: its data stay in the caches";
 }
 
-/// What loads and stores moved is Q(l1), whose roof is above that of every other cache.
+/// What loads and stores moved is Q(l1). Where data stay in the caches, it is the only Q, or the one that counts.
 void add_accesses(CountedWork& work, double bytes) {
-  const auto dram = work.bytes.find("dram");
-  const bool stays_in_caches = dram != work.bytes.end() && dram->second == 0;
-  if (stays_in_caches && bytes > 0) work.bytes["l1"] = bytes;
+  if (work.bytes.count("dram") > 0 && bytes > 0) work.bytes["l1"] = bytes;
 }
 
 // ---- simulated ------------------------------------------------------------------------------------------------------
