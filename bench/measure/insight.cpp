@@ -139,7 +139,7 @@ std::optional<Fusion> fusion_of(const Row& row, const std::vector<Row>& rows) {
   const auto& stride =
       row.identity.epilogue->max_pool_stride ? row.identity.epilogue->max_pool_stride : row.identity.epilogue->max_pool;
   const auto area = static_cast<double>((*stride)[0] * (*stride)[1]);
-  const auto least = [](const Row& one) { return one.traffic.at("dram").analytic.value_or(0); };
+  const auto least = [](const Row& one) { return one.farthest().analytic.value_or(0); };
   const double fewer = least(*plain) - least(row);
   if (area <= 1 || fewer <= 0) return std::nullopt;
   const double output = fewer * area / (area - 1);
