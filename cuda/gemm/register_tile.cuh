@@ -52,6 +52,30 @@ __device__ __forceinline__ int lane_down(int lane) {
   return Tile::kLanesDown == 4 ? (lane >> 1 & 1) | (lane >> 3 & 2) : (lane >> 1 & 1) | (lane >> 2 & 6);
 }
 
+/// What a thread computes of its block's tile.
+struct ThreadPlace {
+  int slice, thread;  // of the depth; in the slice
+  int row, column;    // its warp's first row, its own first column
+  int lane_row;       // of its rows in the warp's
+};
+
+template <typename Tile>
+__device__ __forceinline__ ThreadPlace thread_place() {
+  constexpr int kSliceThreads = Tile::kWarps * 32;
+  const int thread = static_cast<int>(threadIdx.x) % kSliceThreads, warp = thread / 32, lane = thread % 32;
+  return {.slice = static_cast<int>(threadIdx.x) / kSliceThreads,
+          .thread = thread,
+          .row = warp / Tile::kWarpsAcross * Tile::kWarpRows,
+          .column = warp % Tile::kWarpsAcross * Tile::kWarpColumns + lane_across<Tile>(lane) * 4,
+          .lane_row = lane_down<Tile>(lane)};
+}
+
+/// Where sums go: to `y`, or with several splits of the depth to `parts`.
+struct Destination {
+  int splits;
+  float *y, *parts;
+};
+
 /// Which pixels a thread copies: kRows rows, of each four channels at every kSpan places. Two threads a row leave the
 /// most registers; more read longer runs of it.
 template <typename Tile, int least_lanes>
@@ -297,6 +321,13 @@ struct Operands {
   __device__ __forceinline__ void load_weights(int quad, int to, std::uint32_t b) {
     load_shared(b + quad * Tile::kLanesAcross * 4 * static_cast<int>(sizeof(float)), weights[to][quad]);
   }
+  /// What the first products need.
+  __device__ __forceinline__ void load_first(std::uint32_t a, std::uint32_t b) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; ++i) load_pixels(i, a);
+#pragma unroll
+    for (int q = 0; q < Tile::kQuads; ++q) load_weights(q, 0, b);
+  }
 };
 
 /// The products at one place of the depth, `j` of the two whose pixels are there. Between them the thread loads the
@@ -376,6 +407,22 @@ __device__ __forceinline__ void finish(const ImplicitGemm& g, const float* bias,
   activate_all(reinterpret_cast<float(&)[Tile::kSums]>(sums), g.activation);
 }
 
+/// Stores a thread's sums to y, or where the depth is split to its part.
+template <typename Tile>
+__device__ __forceinline__ void store_sums(const ImplicitGemm& g, const BlockPlace& place, const ThreadPlace& own,
+                                           const Destination& to, const float (&sums)[Tile::kQuads][kThreadRows][4]) {
+  const int row = place.row + own.row + own.lane_row * kThreadRows;
+#pragma unroll
+  for (int q = 0; q < Tile::kQuads; ++q) {
+    const int at = place.column + own.column + q * 4 * Tile::kLanesAcross;
+    if (to.splits == 1) {
+      store_rows(g, to.y, row, place.group, at, sums[q]);
+    } else {
+      store_part(g, to.parts, place.part, row, place.group, at, sums[q]);
+    }
+  }
+}
+
 /// Grid: x the tiles, columns first, since tiles of the same rows share pixels in the L2; y groups × parts of the
 /// depth.
 template <typename Tile, Gather gather>
@@ -399,20 +446,16 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     if (place.first + s < place.last) loader.load(g, stages_at + s * Tile::kStageBytes);
     commit_copies();
   }
-  const int thread = static_cast<int>(threadIdx.x) % (Tile::kWarps * 32), warp = thread / 32, lane = thread % 32;
-  const int slice = static_cast<int>(threadIdx.x) / (Tile::kWarps * 32), depth = slice * Tile::kPlaces;
-  const int row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
-  const int column = warp % Tile::kWarpsAcross * Tile::kWarpColumns + lane_across<Tile>(lane) * 4;
-  const std::uint32_t a_at = shared_address(stages + (row + lane_down<Tile>(lane)) * Tile::kRowPitch + depth);
-  const std::uint32_t b_at = shared_address(stages + Tile::kRows * Tile::kRowPitch + depth * Tile::kColumns + column);
+  const auto own = thread_place<Tile>();
+  const int depth = own.slice * Tile::kPlaces;
+  const std::uint32_t a_at = shared_address(stages + (own.row + own.lane_row) * Tile::kRowPitch + depth);
+  const std::uint32_t b_at =
+      shared_address(stages + Tile::kRows * Tile::kRowPitch + depth * Tile::kColumns + own.column);
   float sums[Tile::kQuads][kThreadRows][4] = {};  // quads of columns lie 4 * kLanesAcross apart
   Operands<Tile> operands;
   wait_copies<Tile::kStages - 1>();
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kThreadRows; ++i) operands.load_pixels(i, a_at);
-#pragma unroll
-  for (int q = 0; q < Tile::kQuads; ++q) operands.load_weights(q, 0, b_at);
+  operands.load_first(a_at, b_at);
   constexpr int kA = sizeof(float), kB = Tile::kColumns * kA, kBody = Tile::kBody;  // bytes of a place
   const auto nothing = [](int) {};
   int now = 0;
@@ -453,20 +496,11 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
   }
   if constexpr (Tile::kSlices > 1) {
     wait_copies<0>();  // zeros that nobody wants still arrive where sums are about to lie
-    add_slices<Tile>(memory, slice, thread, sums);
+    add_slices<Tile>(memory, own.slice, own.thread, sums);
   }
-  if (slice > 0) return;
-  const int thread_row = place.row + row + lane_down<Tile>(lane) * kThreadRows;
-  if (splits == 1) finish<Tile>(g, added + column, sums);
-#pragma unroll
-  for (int q = 0; q < Tile::kQuads; ++q) {
-    const int at = place.column + column + q * 4 * Tile::kLanesAcross;
-    if (splits == 1) {
-      store_rows(g, y, thread_row, place.group, at, sums[q]);
-    } else {
-      store_part(g, parts, place.part, thread_row, place.group, at, sums[q]);
-    }
-  }
+  if (own.slice > 0) return;
+  if (splits == 1) finish<Tile>(g, added + own.column, sums);
+  store_sums<Tile>(g, place, own, {splits, y, parts}, sums);
 }
 
 using Kernel = GemmKernel<void(ImplicitGemm, int, const float*, const float*, const float*, float*, float*)>;
