@@ -139,9 +139,12 @@ class AnyPlan final : public DepthwisePlan {
     DepthwiseAny d = any_;
     d.tensors = {x, packed, bias, y};
     launch(variant_.kernel, {dim3(blocks()), kDepthwiseAnyThreads, 0, overlaps_}, stream, d);
-    note_path(any_.turned       ? Path::depthwise_any_turned
-              : variant_.slides ? Path::depthwise_any_slides
-                                : Path::depthwise_any);
+    if (variant_.slides) {
+      note_path(any_.turned ? Path::depthwise_any_turned_slides : Path::depthwise_any_slides);
+    } else {
+      note_path(any_.turned ? Path::depthwise_any_turned : Path::depthwise_any);
+    }
+    note_path(half_ ? Path::depthwise_any_half : Path::depthwise_any_whole);
     note_path(variant_.lanes == 4   ? Path::depthwise_any_fours
               : variant_.lanes == 2 ? Path::depthwise_any_pairs
                                     : Path::depthwise_any_elements);
@@ -155,6 +158,7 @@ class AnyPlan final : public DepthwisePlan {
 
   DepthwiseAnyVariant variant_;
   DepthwiseAny any_{};
+  bool half_;  // a thread has half as many columns
   double seconds_ = 0;
 };
 
@@ -166,7 +170,7 @@ int step_of(const Conv2dProblem& p, const DepthwiseAnyVariant& v) {
 }
 
 AnyPlan::AnyPlan(const Conv2dProblem& upright, const cudaDeviceProp& device, const DepthwiseOverrides& choice)
-    : DepthwisePlan(upright, false) {
+    : DepthwisePlan(upright, false), half_(choice.half) {
   const Conv2dProblem p = choice.turned ? with_axes_swapped(upright) : upright;
   variant_ = depthwise_any_variant(p.dtype, choice.lanes, p.stride_w == 1, choice.half);
   DepthwiseAny& d = any_;

@@ -199,6 +199,17 @@ __device__ __forceinline__ void store_pieces(T* to, int left, const float (&valu
   }
 }
 
+/// Channels of the widest store of a thread's `count`.
+__host__ __device__ constexpr int widest_store(int count, int element) {
+  return count < 16 / element ? count : 16 / element;
+}
+
+/// Channels of a store in nhwc: the widest that divides those of a group, and so all.
+__host__ __device__ constexpr int store_width(int group_channels, int widest) {
+  if (group_channels % widest == 0) return widest;
+  return widest > 4 && group_channels % 4 == 0 ? 4 : group_channels % 2 == 0 ? 2 : 1;
+}
+
 /// Stores up to `count` neighbouring channels of one pixel of y; channels past the last one are left out.
 template <typename T, int count>
 __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t image, int row, int column, int channel,
@@ -213,13 +224,13 @@ __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t i
     return;
   }
   T* const pixel = to + (row * t.output.out_w + column) * all_channels + channel;
-  constexpr int widest = count < 16 / static_cast<int>(sizeof(T)) ? count : 16 / static_cast<int>(sizeof(T));
-  const auto divides = [&](int width) { return all_channels % width == 0 && t.extents.k % width == 0; };
-  if (divides(widest)) {
+  constexpr int widest = widest_store(count, static_cast<int>(sizeof(T)));
+  const int width = store_width(t.extents.k, widest);
+  if (width == widest) {
     store_pieces<widest>(pixel, channels_left, values);
-  } else if (divides(widest < 4 ? widest : 4)) {
+  } else if (widest > 4 && width == 4) {
     store_pieces<(widest < 4 ? widest : 4)>(pixel, channels_left, values);
-  } else if (divides(2)) {
+  } else if (width == 2) {
     store_pieces<2>(pixel, channels_left, values);
   } else {
     store_pieces<1>(pixel, channels_left, values);
@@ -531,7 +542,7 @@ double narrow_store_seconds(const FewChannelsMmaChoice& choice) {
   constexpr double kStoreOfPixelByte = 2.5e-14;
   const HaloTile& t = choice.tile.tile;
   const int element = static_cast<int>(size_of(choice.variant->type));
-  const int widest = std::min(2 * choice.variant->tiles, 16 / element), width = std::gcd(t.extents.k, widest);
+  const int widest = widest_store(2 * choice.variant->tiles, element), width = store_width(t.extents.k, widest);
   if (!t.format.nhwc || t.format.pool || width == widest) return 0;
   const double channels = static_cast<double>(t.extents.k) * t.extents.groups;
   const double stores = static_cast<double>(t.n) * t.output.ho * t.output.wo * channels / width;
@@ -596,6 +607,16 @@ Path path_of(const FewChannelsMmaVariant& v) {
                         : Path::few_channels_mma_16_channels;
 }
 
+Path store_path(const HaloTile& t, const FewChannelsMmaVariant& v) {
+  if (!t.format.nhwc) return Path::few_channels_mma_stores_planes;
+  const int count = t.format.pool ? v.tiles : 2 * v.tiles;  // of a thread
+  const int width = store_width(t.extents.k, widest_store(count, static_cast<int>(size_of(v.type))));
+  return width == 8   ? Path::few_channels_mma_stores_8
+         : width == 4 ? Path::few_channels_mma_stores_4
+         : width == 2 ? Path::few_channels_mma_stores_2
+                      : Path::few_channels_mma_stores_1;
+}
+
 Conv2dDescription FewChannelsMmaPlan::description() const {
   return {
       .kernel = "few_channels_mma",
@@ -636,6 +657,7 @@ void FewChannelsMmaPlan::run(const void* x, const void* packed, const float* bia
          {tile_grid(t, choice_.blocks), choice_.threads, static_cast<int>(choice_.shared_bytes), overlaps_}, stream, t);
   note_path(path_of(*variant_));
   note_path(pair_order(t) == PairOrder::elements ? Path::few_channels_mma_pixels : Path::few_channels_mma_pairs);
+  note_path(store_path(t, *variant_));
 }
 
 }  // namespace

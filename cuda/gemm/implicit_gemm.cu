@@ -111,19 +111,11 @@ MmaKernel<T> compiled() {
            mma_epilogue_bytes<T, Tile>(8)}};
 }
 
-/// The candidates of mma_choice.cpp.
-template <typename T>
-MmaKernel<T> kernel_of(const MmaChoice& choice) {
-  if (choice.rows == 128) {
-    if (choice.columns == 128) return compiled<T, MmaTile<128, 128, 64, 32, 4>, 2>();
-    if (choice.columns == 64) return compiled<T, MmaTile<128, 64, 64, 32, 4>, 3>();
-    return compiled<T, MmaTile<128, 32, 32, 32, 4>, 5>();
-  }
-  if (choice.rows == 64) {
-    if (choice.columns == 64) return compiled<T, MmaTile<64, 64, 32, 32, 4>, 5>();
-    return compiled<T, MmaTile<64, 32, 32, 16, 6>, 8>();
-  }
-  return compiled<T, MmaTile<32, 32, 16, 16, 8>, 8>();
+template <typename T, std::size_t... candidates>
+MmaKernel<T> kernel_of(const MmaChoice& choice, std::index_sequence<candidates...>) {
+  constexpr MmaKernel<T> (*kCompiled[])() = {
+      compiled<T, MmaTileOf<candidates>, kMmaCandidates[candidates].residents>...};
+  return kCompiled[choice.candidate]();
 }
 
 /// Channels of a row are whole 16 bytes in packed weights.
@@ -200,7 +192,7 @@ MmaLaunch<T> ImplicitGemmPlan::launch_of() const {
     const WholePixelsKernel<T> kernel = whole_pixels_kernel<T>(choice_);
     return {kernel.function, kernel.threads, kernel.shared_bytes(gemm_)};
   }
-  const MmaKernel<T> kernel = kernel_of<T>(choice_);
+  const MmaKernel<T> kernel = kernel_of<T>(choice_, kEachMmaCandidate);
   return {kernel.function, kernel.threads, kernel.shared_bytes(gemm_, choice_)};
 }
 
@@ -218,12 +210,8 @@ Conv2dDescription ImplicitGemmPlan::description() const {
 }
 
 void ImplicitGemmPlan::note_paths() const {
-  note_path(choice_.rows == 32      ? Path::implicit_gemm_32x32
-            : choice_.rows == 64    ? (choice_.columns == 64 ? Path::implicit_gemm_64x64 : Path::implicit_gemm_64x32)
-            : choice_.columns == 32 ? Path::implicit_gemm_128x32
-            : choice_.columns == 64 ? Path::implicit_gemm_128x64
-                                    : Path::implicit_gemm_128x128);
-  note_path(whole_pixels_       ? Path::implicit_gemm_whole_pixels
+  note_path(kMmaCandidates[choice_.candidate].path);
+  note_path(whole_pixels_       ? whole_pixels_path(problem())
             : copy_bytes_ == 16 ? Path::implicit_gemm_copies_16
             : copy_bytes_ == 8  ? Path::implicit_gemm_copies_8
             : copy_bytes_ == 4  ? Path::implicit_gemm_copies_4

@@ -9,11 +9,6 @@
 namespace gable::cuda {
 namespace {
 
-constexpr MmaCandidate kCandidates[] = {
-    {128, 128, 1.0, 256, 2}, {128, 64, 0.65, 128, 3}, {128, 32, 0.6, 128, 5},
-    {64, 64, 0.7, 128, 5},   {64, 32, 0.5, 128, 8},   {32, 32, 0.35, 128, 8},
-};
-
 /// Cycles, where nothing else is said: see seconds_of().
 struct MmaCosts {
   double launch;           // seconds
@@ -68,7 +63,7 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
   const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
-  const double outputs = c.rows * c.columns, outputs_of_thread = outputs / c.threads;
+  const double outputs = c.rows * c.columns, outputs_of_thread = outputs / c.threads();
   const std::int64_t tiles = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups;
   const std::int64_t share = ceil_div(tiles * splits, device.multiProcessorCount);
   const auto waves = static_cast<double>(ceil_div(share, c.residents));
@@ -78,7 +73,7 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
       splits == 1 && takes_whole_pixels(p, g, c.rows, c.columns, device) ? 0 : narrow_pieces(p, c.rows);
   const double products = 64.0 / element * outputs / (fma * c.rate), loads = 64.0 * (c.rows + c.columns) / kLoadBytes;
   const double busy = at_once * (std::max(products, loads) + costs.piece * pieces);
-  const double latency = kStep + kStepOfOutput * outputs_of_thread + costs.piece_of_thread * pieces / c.threads;
+  const double latency = kStep + kStepOfOutput * outputs_of_thread + costs.piece_of_thread * pieces / c.threads();
   // A tile with all channels stores them as one line.
   const int store = std::gcd(g.columns * element, 16);
   const double stores = store == 16 || (g.groups == 1 && g.columns <= c.columns && !g.pooled) ? 1 : 16.0 / store;
@@ -98,8 +93,6 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
 }
 
 }  // namespace
-
-std::span<const MmaCandidate> mma_candidates() { return kCandidates; }
 
 bool takes_whole_pixels(const Conv2dProblem& p, const ImplicitGemm& g, int rows, int columns,
                         const cudaDeviceProp& device) {
@@ -123,14 +116,15 @@ MmaChoice choose_mma(const Conv2dProblem& problem, const ImplicitGemm& gemm, con
   const int stage_depth = 64 / static_cast<int>(size_of(problem.dtype));
   MmaChoice best;
   double least = std::numeric_limits<double>::max();
-  for (const MmaCandidate& c : kCandidates) {
+  for (int i = 0; i < static_cast<int>(std::size(kMmaCandidates)); ++i) {
+    const MmaCandidate& c = kMmaCandidates[i];
     if ((forced.rows != 0 && forced.rows != c.rows) || (forced.columns != 0 && forced.columns != c.columns)) continue;
     for (const int splits : {1, 2, 4, 8}) {
       if (forced.splits != 0 ? forced.splits != splits : gemm.depth < 2 * splits * stage_depth && splits > 1) continue;
       const double seconds = seconds_of(problem, gemm, c, splits, cluster, device);
       if (seconds >= least) continue;
       least = seconds;
-      best = {c.rows, c.columns, splits, cluster, seconds};
+      best = {c.rows, c.columns, splits, cluster, seconds, i};
     }
   }
   return best;

@@ -8,6 +8,7 @@
 
 #include "cuda/common/mma.cuh"
 #include "cuda/gemm/implicit.cuh"
+#include "cuda/gemm/mma_choice.h"
 
 namespace gable::cuda {
 
@@ -25,6 +26,11 @@ struct MmaTile {
   static constexpr int kStageBytes = (rows + columns) * kMmaPitchBytes;
   static_assert(kWarpColumns % 16 == 0 && rows * 4 % kThreads == 0 && columns * 4 % kThreads == 0);
 };
+
+/// The tile of a candidate, with so many stages.
+template <std::size_t candidate, int stages = kMmaCandidates[candidate].stages>
+using MmaTileOf = MmaTile<kMmaCandidates[candidate].rows, kMmaCandidates[candidate].columns,
+                          kMmaCandidates[candidate].warp_rows, kMmaCandidates[candidate].warp_columns, stages>;
 
 /// What a launch needs beside the product.
 template <typename T>

@@ -45,6 +45,10 @@ __device__ __forceinline__ void copy_columns(const MmaArguments<T>& a, int first
 /// How lanes read A: single f32, words of two channels, or two halves, where a pixel may begin within a word.
 enum class PixelWords { singles, pairs, halves };
 
+__host__ __device__ constexpr PixelWords pixel_words(int element, std::int64_t channels) {
+  return element == 4 ? PixelWords::singles : channels % 2 == 0 ? PixelWords::pairs : PixelWords::halves;
+}
+
 /// A's operand of a product at the lane's row and depth; zeros from `channels` on, which may lie in the next pixel.
 template <PixelWords words, typename T>
 __device__ __forceinline__ unsigned load_operand(const T* pixel, int depth, int channels) {
@@ -121,7 +125,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   float sums[Tile::kRowTiles][Tile::kColumnTiles][4] = {};
   if constexpr (sizeof(T) == 4) {
     multiply_run<PixelWords::singles, T, Tile>(g, run, b_at, sums);
-  } else if (g.c % 2 == 0) {
+  } else if (pixel_words(kBytes<T>, g.c) == PixelWords::pairs) {
     multiply_run<PixelWords::pairs, T, Tile>(g, run, b_at, sums);
   } else {
     multiply_run<PixelWords::halves, T, Tile>(g, run, b_at, sums);
@@ -136,6 +140,13 @@ WholePixelsKernel<T> compiled() {
           Tile::kRows};
 }
 
+template <typename T, std::size_t... candidates>
+WholePixelsKernel<T> kernel_of(const MmaChoice& choice, std::index_sequence<candidates...>) {
+  constexpr WholePixelsKernel<T> (*kCompiled[])() = {
+      compiled<T, MmaTileOf<candidates, 1>, kMmaCandidates[candidates].residents>...};
+  return kCompiled[choice.candidate]();
+}
+
 }  // namespace
 
 template <typename T>
@@ -147,16 +158,18 @@ int WholePixelsKernel<T>::shared_bytes(const ImplicitGemm& gemm) const {
 
 template <typename T>
 WholePixelsKernel<T> whole_pixels_kernel(const MmaChoice& choice) {
-  if (choice.rows == 128) {
-    if (choice.columns == 128) return compiled<T, MmaTile<128, 128, 64, 32, 1>, 2>();
-    if (choice.columns == 64) return compiled<T, MmaTile<128, 64, 64, 32, 1>, 3>();
-    return compiled<T, MmaTile<128, 32, 32, 32, 1>, 5>();
+  return kernel_of<T>(choice, kEachMmaCandidate);
+}
+
+Path whole_pixels_path(const Conv2dProblem& p) {
+  switch (pixel_words(p.dtype == DType::f32 ? 4 : 2, p.c)) {
+    case PixelWords::singles:
+      return Path::implicit_gemm_pixels_of_singles;
+    case PixelWords::pairs:
+      return Path::implicit_gemm_pixels_of_pairs;
+    default:
+      return Path::implicit_gemm_pixels_of_halves;
   }
-  if (choice.rows == 64) {
-    if (choice.columns == 64) return compiled<T, MmaTile<64, 64, 32, 32, 1>, 5>();
-    return compiled<T, MmaTile<64, 32, 32, 16, 1>, 8>();
-  }
-  return compiled<T, MmaTile<32, 32, 16, 16, 1>, 8>();
 }
 
 template WholePixelsKernel<__half> whole_pixels_kernel(const MmaChoice&);

@@ -15,8 +15,10 @@ struct WholePixelsKernel {
   int shared_bytes(const ImplicitGemm& gemm) const;
 };
 
-/// Of a tile of mma_candidates().
 template <typename T>
 WholePixelsKernel<T> whole_pixels_kernel(const MmaChoice& choice);
+
+/// How its lanes read pixels.
+Path whole_pixels_path(const Conv2dProblem& problem);
 
 }  // namespace gable::cuda

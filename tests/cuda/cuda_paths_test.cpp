@@ -237,7 +237,7 @@ TEST_CASE("implicit_gemm computes each of its tiles, widths of copies and stores
       check(device, conv);
       const PlanCheck forced(device, conv);
       const Conv2dProblem problem = problem_of(conv);
-      for (const cuda::MmaCandidate& tile : cuda::mma_candidates()) {
+      for (const cuda::MmaCandidate& tile : cuda::kMmaCandidates) {
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 1});
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 4});
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 2, .cluster = false});

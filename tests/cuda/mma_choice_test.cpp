@@ -127,7 +127,7 @@ TEST_CASE("many odd output channels in f32 are left to implicit_gemm, whose stor
 }
 
 TEST_CASE("a forced tile is kept, and estimates are finite and grow with the batch") {
-  for (const MmaCandidate& c : mma_candidates()) {
+  for (const MmaCandidate& c : kMmaCandidates) {
     const MmaChoice choice =
         choice_of(pointwise(2, 96, 14, 200), h200(), {.rows = c.rows, .columns = c.columns, .splits = 2});
     CHECK(choice.rows == c.rows);
