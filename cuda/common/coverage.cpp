@@ -129,6 +129,8 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "pointwise_planes_elements",
     "pointwise_planes_cluster",
     "pointwise_planes_tf32",
+    "pointwise_planes_groups",
+    "pointwise_planes_bundles",
     "wgmma_f16",
     "wgmma_bf16",
     "wgmma_tf32",

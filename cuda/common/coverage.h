@@ -130,6 +130,8 @@ enum class Path {
   pointwise_planes_elements,
   pointwise_planes_cluster,
   pointwise_planes_tf32,
+  pointwise_planes_groups,
+  pointwise_planes_bundles,
   wgmma_f16,
   wgmma_bf16,
   wgmma_tf32,

@@ -15,14 +15,15 @@ __global__ void pack_kernel(Conv2dProblem p, PackedOrder order, const T* weights
   if (index >= order.elements()) return;
   std::int64_t rest = index, k = 0;
   if (!order.depth_innermost) k = rest % order.k, rest /= order.k;
-  const std::int64_t c = rest % order.c, tap = rest / order.c % order.taps;
+  const std::int64_t depth = rest % order.c, tap = rest / order.c % order.taps;
   rest /= order.c * order.taps;
   if (order.depth_innermost) k = rest % order.k, rest /= order.k;
-  const std::int64_t group = rest;
   if (order.swapped) k ^= 1;
+  const std::int64_t of_bundle = k / p.group_k(), group = rest * order.bundle + of_bundle;
+  const std::int64_t c = depth - of_bundle * p.group_c();
   T value = from_f32<T>(0.0f);
-  if (k < p.group_k() && c < p.group_c()) {
-    value = weights[(group * p.group_k() + k) * strides.out + c * strides.in + tap / p.s * strides.row +
+  if (of_bundle < order.bundle && group < p.groups && c >= 0 && c < p.group_c()) {
+    value = weights[(rest * order.bundle * p.group_k() + k) * strides.out + c * strides.in + tap / p.s * strides.row +
                     tap % p.s * strides.column];
   }
   if constexpr (sizeof(T) == 4) {

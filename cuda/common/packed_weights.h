@@ -13,20 +13,26 @@ struct PackedOrder {
   std::int64_t groups = 1, taps = 1, c = 1, k = 1;  // c and k of a group, padded
   bool depth_innermost = false;                     // [group][output channel][tap][input channel]
   bool swapped = false;                             // output channels 2i and 2i + 1 change places; k is even then
+  std::int64_t bundle = 1;                          // groups that are packed as one, with zeros between them
 
   constexpr std::int64_t elements() const { return groups * taps * c * k; }
 };
 
-/// Channels of a group rounded up to multiples of `c_multiple` and `k_multiple`.
-constexpr PackedOrder packed_order(const Conv2dProblem& p, std::int64_t c_multiple, std::int64_t k_multiple) {
-  return {p.groups, p.r * p.s, round_up(p.group_c(), c_multiple), round_up(p.group_k(), k_multiple)};
+/// Channels of a group, or of a bundle of groups, rounded up to multiples of `c_multiple` and `k_multiple`.
+constexpr PackedOrder packed_order(const Conv2dProblem& p, std::int64_t c_multiple, std::int64_t k_multiple,
+                                   std::int64_t bundle = 1) {
+  return {.groups = ceil_div(p.groups, bundle),
+          .taps = p.r * p.s,
+          .c = round_up(bundle * p.group_c(), c_multiple),
+          .k = round_up(bundle * p.group_k(), k_multiple),
+          .bundle = bundle};
 }
 
 /// The packing of weights in this order.
 constexpr Packing packing_of_order(const Conv2dProblem& p, const PackedOrder& order) {
-  return packing_of(
-      p, "ladder",
-      {order.c, order.k, order.depth_innermost ? 1 : 0, order.swapped ? 1 : 0, p.math == Math::tf32 ? 1 : 0});
+  return packing_of(p, "ladder",
+                    {order.c, order.k, order.depth_innermost ? 1 : 0, order.swapped ? 1 : 0,
+                     p.math == Math::tf32 ? 1 : 0, order.bundle});
 }
 
 /// Device pointers of problem.dtype; f32 with Math::tf32 is rounded to it. Asynchronous on `stream`.

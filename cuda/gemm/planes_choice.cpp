@@ -18,7 +18,8 @@ constexpr PlanesCandidate kCandidates[] = {
 /// block's, or as what all compute and load; then they store. A wave that is not full takes as long as a full one.
 /// Cycles where nothing else is said. Fitted to every tile and split of 144 layers on an H200: picks take 1.025 of the
 /// best one's time; fitted to half of them, 1.044 on the other half.
-double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, const cudaDeviceProp& device) {
+double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, int bundle,
+                  const cudaDeviceProp& device) {
   constexpr double kHertz = 1.755e9, kLaunch = 1.07e-6, kFma16 = 1024, kFma32 = 512;
   constexpr double kL2Bytes = 4.13e12, kDeviceBytes = 3.3e12, kKept = 50e6;  // a second; of tensors that stay in L2
   constexpr double kLoadBytes = 64;                                          // from L2 to a multiprocessor, in a cycle
@@ -30,11 +31,12 @@ double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, 
   const PlanesAccess access = planes_access(p);
   const double outputs = c.channels * c.pixels, outputs_of_thread = outputs / c.threads;
   const std::int64_t pixels = p.n * p.ho * p.wo;
-  const std::int64_t tiles = ceil_div(p.k, c.channels) * ceil_div(pixels, c.pixels);
+  const std::int64_t bundles = ceil_div(p.groups, bundle);
+  const std::int64_t tiles = ceil_div(bundle * p.group_k(), c.channels) * ceil_div(pixels, c.pixels) * bundles;
   const std::int64_t share = ceil_div(tiles * splits, device.multiProcessorCount);
   const auto waves = static_cast<double>(ceil_div(share, c.residents));
   const double at_once = static_cast<double>(share) / waves;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.c, planes_of_step(p.dtype)), splits));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(bundle * p.group_c(), planes_of_step(p.dtype)), splits));
   const auto planes = static_cast<double>(planes_of_step(p.dtype)), element = static_cast<double>(size_of(p.dtype));
   const double products = planes * outputs / ((p.dtype == DType::f32 ? kFma32 : kFma16) * c.rate);
   const double loads = planes * element * (c.channels + c.pixels) / kLoadBytes;
@@ -46,10 +48,22 @@ double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, 
   const double stores = outputs * kOutput + kStore * outputs / access.store;
   const double epilogue = kEpilogue + at_once * stores + kOutputOfThread * outputs_of_thread;
   const double cycles = waves * (steps * std::max(latency, at_once * busy) + epilogue) + (splits > 1 ? kCluster : 0);
-  const double bytes = element * static_cast<double>(pixels * (p.c + p.k) + p.k * p.c);
+  const double bytes =
+      element * static_cast<double>(pixels * (p.c + p.k) + bundles * bundle * bundle * p.group_k() * p.group_c());
   const double computing = cycles / kHertz, moving = bytes / kL2Bytes + std::max(0.0, bytes - kKept) / kDeviceBytes;
   return kLaunch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
 }
+
+/// Groups that fill a tile's channels.
+int filling_bundle(const Conv2dProblem& p, const PlanesCandidate& c) {
+  return static_cast<int>(std::clamp<std::int64_t>(c.channels / p.group_k(), 1, p.groups));
+}
+
+bool may_split(const Conv2dProblem& p, int splits, int bundle) {
+  return splits == 1 || bundle * p.group_c() >= 2 * splits * planes_of_step(p.dtype);
+}
+
+bool is_open(int forced, int value) { return forced == 0 || forced == value; }
 
 }  // namespace
 
@@ -66,17 +80,21 @@ PlanesChoice choose_planes(const Conv2dProblem& p, const cudaDeviceProp& device,
   PlanesChoice best;
   double least = std::numeric_limits<double>::max();
   for (const PlanesCandidate& c : kCandidates) {
-    if ((forced.channels != 0 && forced.channels != c.channels) || (forced.pixels != 0 && forced.pixels != c.pixels) ||
-        (forced.threads != 0 && forced.threads != c.threads))
+    if (!is_open(forced.channels, c.channels) || !is_open(forced.pixels, c.pixels) ||
+        !is_open(forced.threads, c.threads))
       continue;
-    for (const int splits : {1, 2, 4, 8}) {
-      if (splits > 1 && device.major < 9) break;
-      if (forced.splits != 0 ? forced.splits != splits : p.c < 2 * splits * planes_of_step(p.dtype) && splits > 1)
-        continue;
-      const double seconds = seconds_of(p, c, splits, device);
-      if (seconds >= least) continue;
-      least = seconds;
-      best = {c.channels, c.pixels, c.threads, splits, seconds};
+    // One group, or as many as fill the tile.
+    const int fewest = forced.bundle != 0 ? forced.bundle : 1;
+    const int most = forced.bundle != 0 ? forced.bundle : filling_bundle(p, c);
+    for (int bundle = fewest; bundle <= most; bundle = bundle == most ? most + 1 : most) {
+      for (const int splits : {1, 2, 4, 8}) {
+        if (splits > 1 && device.major < 9) break;
+        if (forced.splits != 0 ? forced.splits != splits : !may_split(p, splits, bundle)) continue;
+        const double seconds = seconds_of(p, c, splits, bundle, device);
+        if (seconds >= least) continue;
+        least = seconds;
+        best = {c.channels, c.pixels, c.threads, splits, bundle, seconds};
+      }
     }
   }
   return best;

@@ -21,9 +21,11 @@ struct PlanesCandidate {
 };
 std::span<const PlanesCandidate> planes_candidates();
 
-/// Output channels and pixels of a block; the blocks of a cluster share the depth in `splits`.
+/// Output channels and pixels of a block; the blocks of a cluster share the depth in `splits`. Several groups are
+/// multiplied as one in a bundle, with weights of zero between them, since a tile has many more channels than a group
+/// may have.
 struct PlanesChoice {
-  int channels = 0, pixels = 0, threads = 0, splits = 0;
+  int channels = 0, pixels = 0, threads = 0, splits = 0, bundle = 0;
   double seconds = 0;  // estimate
 };
 

@@ -19,7 +19,9 @@ constexpr int kStepChannels = kMmaDepthBytes / static_cast<int>(sizeof(T));  // 
 
 template <typename T>
 struct PlanesArguments {
-  int c, padded_c, k;         // channels
+  int c, k;                   // channels of a bundle of groups
+  int padded_c, padded_k;     // the same, as packed
+  int all_c, all_k;           // of a pixel
   int plane, pixels;          // output pixels of an image and of the batch
   int in_plane, in_w, out_w;  // input pixels of an image and of a row; output pixels of a row
   int stride_h, stride_w;
@@ -34,9 +36,9 @@ struct PlanesArguments {
   T* y;
 };
 
-/// The first output channel and pixel of a block's tile, and its steps in the depth.
+/// The first output channel (of its bundle) and pixel of a block's tile, and its steps in the depth.
 struct PlanesPlace {
-  int channel, pixel, part, first, last;
+  int bundle, channel, pixel, part, first, last;
 };
 
 template <typename Tile>
@@ -44,7 +46,8 @@ __device__ __forceinline__ PlanesPlace planes_place(int k, int steps, int splits
   const int down = (k + Tile::kRows - 1) / Tile::kRows, tile = static_cast<int>(blockIdx.x), pixels = tile / down;
   const int part = static_cast<int>(blockIdx.z);
   const int each = splits == 1 ? steps : steps / splits, more = steps - each * splits;
-  return {.channel = (tile - pixels * down) * Tile::kRows,
+  return {.bundle = static_cast<int>(blockIdx.y),
+          .channel = (tile - pixels * down) * Tile::kRows,
           .pixel = pixels * Tile::kColumns,
           .part = part,
           .first = each * part + min(part, more),
@@ -72,7 +75,7 @@ struct PlanesShare {
 template <typename T>
 __device__ __forceinline__ int output_offset(const PlanesArguments<T>& a, int pixel) {
   if (pixel >= a.pixels) return -1;
-  return divide(pixel, a.by_plane) * (a.k - 1) * a.plane + pixel;
+  return divide(pixel, a.by_plane) * (a.all_k - 1) * a.plane + pixel;
 }
 
 /// The same of the input pixel under it, in x.
@@ -80,7 +83,7 @@ template <typename T>
 __device__ __forceinline__ int input_offset(const PlanesArguments<T>& a, int pixel) {
   if (pixel >= a.pixels) return -1;
   const int image = divide(pixel, a.by_plane), at = pixel - image * a.plane;
-  const int first = image * a.c * a.in_plane;
+  const int first = image * a.all_c * a.in_plane;
   if (a.line) return first + at;
   const int row = divide(at, a.by_out_w);
   return first + row * a.stride_h * a.in_w + (at - row * a.out_w) * a.stride_w;
@@ -90,11 +93,13 @@ template <typename T, typename Tile>
 class PlanesLoader {
  public:
   __device__ __forceinline__ PlanesLoader(const PlanesArguments<T>& a, const PlanesPlace& place)
-      : channel_(place.first * kStepChannels<T>) {
+      : channel_(place.first * kStepChannels<T>),
+        first_channel_(place.bundle * a.c),
+        channels_(min(a.c, a.all_c - first_channel_)) {
 #pragma unroll
     for (int i = 0; i < kA; ++i) {
       const int at = place.channel + slot() + i * kSlots;
-      rows_[i] = at < a.k ? at * a.padded_c : -1;
+      rows_[i] = at < a.k ? (place.bundle * a.padded_k + at) * a.padded_c : -1;
     }
     const int column = a.load_pixels == 8   ? PlanesShare<Tile, 8>::column()
                        : a.load_pixels == 4 ? PlanesShare<Tile, 4>::column()
@@ -140,10 +145,10 @@ class PlanesLoader {
     using Share = PlanesShare<Tile, pixels>;
     to += Share::row() * kPlanePitchBytes<T, Tile> + Share::column() * static_cast<int>(sizeof(T));
     const int channel = channel_ + Share::row();
-    const T* from = a.x + pixel_ + channel * a.in_plane;
+    const T* from = a.x + pixel_ + (first_channel_ + channel) * a.in_plane;
 #pragma unroll
     for (int i = 0; i < kStepChannels<T> / Share::kRowStep; ++i) {
-      const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < a.c;
+      const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < channels_;
       copy_async<pixels* static_cast<int>(sizeof(T))>(to + i * Share::kRowStep * kPlanePitchBytes<T, Tile>,
                                                       valid ? from : a.x, valid);
       from += Share::kRowStep * a.in_plane;
@@ -156,11 +161,11 @@ class PlanesLoader {
     constexpr int kCount = kStepChannels<T> / Share::kRowStep;
     to += Share::row() * kPlanePitchBytes<T, Tile> + Share::column() * 2;
     const int channel = channel_ + Share::row();
-    const auto* from = reinterpret_cast<const unsigned short*>(a.x) + pixel_ + channel * a.in_plane;
+    const auto* from = reinterpret_cast<const unsigned short*>(a.x) + pixel_ + (first_channel_ + channel) * a.in_plane;
     unsigned short elements[kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < a.c;
+      const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < channels_;
       elements[i] = valid ? __ldcg(from + i * Share::kRowStep * a.in_plane) : 0;
     }
 #pragma unroll
@@ -171,6 +176,7 @@ class PlanesLoader {
 
   int rows_[kA];
   int pixel_, channel_;
+  int first_channel_, channels_;  // of the bundle
 };
 
 /// Four 8x8 matrices of 16-bit elements, each transposed; each lane gives the address of a row.
@@ -246,8 +252,9 @@ __device__ __forceinline__ void store_planes_as(const PlanesArguments<T>& a, con
   constexpr int kTogether = 4;
   const int offset = output_offset(a, place.pixel + Share::column());
   if (offset < 0) return;
-  const int valid = min(rows, a.k - place.channel - first);
-  T* const to = a.y + offset;
+  const int first_channel = place.bundle * a.k;  // of the bundle
+  const int valid = min(rows, min(a.k, a.all_k - first_channel) - place.channel - first);
+  T* const to = a.y + offset + first_channel * a.plane;
   for (int row = Share::row(); row < valid; row += kTogether * Share::kRowStep) {
     Access values[kTogether];
 #pragma unroll
@@ -320,7 +327,8 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   wait_for_previous_kernel();
   if (threadIdx.x < Tile::kRows) {
     const int channel = place.channel + static_cast<int>(threadIdx.x);
-    bias[threadIdx.x] = a.has_bias && channel < a.k ? __ldg(a.bias + channel) : 0.0f;
+    const bool valid = a.has_bias && channel < a.k && place.bundle * a.k + channel < a.all_k;
+    bias[threadIdx.x] = valid ? __ldg(a.bias + place.bundle * a.k + channel) : 0.0f;
   }
 #pragma unroll 1
   for (int s = 0; s < Tile::kStages - 1; ++s) {
@@ -398,15 +406,15 @@ PlanesKernel<T> kernel_of(const PlanesChoice& choice) {
 }
 
 /// The order of packed weights.
-PackedOrder order_of(const Conv2dProblem& p) {
-  PackedOrder order = packed_order(p, kMultiple, kMultiple);
+PackedOrder order_of(const Conv2dProblem& p, int bundle) {
+  PackedOrder order = packed_order(p, kMultiple, kMultiple, bundle);
   order.depth_innermost = true;
   return order;
 }
 
 class PointwisePlanesPlan final : public PackedOrderPlan {
  public:
-  PointwisePlanesPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const PlanesChoice& forced);
+  PointwisePlanesPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const PlanesChoice& choice);
 
   Conv2dDescription description() const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
@@ -417,9 +425,11 @@ class PointwisePlanesPlan final : public PackedOrderPlan {
   void launch(const PlanesArguments<T>& arguments, cudaStream_t stream) const;
   void note_paths() const;
 
+  std::int64_t bundles() const { return order().groups; }
+  /// Of a bundle.
   std::int64_t tiles() const {
     const Conv2dProblem& p = problem();
-    return ceil_div(p.k, choice_.channels) * ceil_div(p.n * p.ho * p.wo, choice_.pixels);
+    return ceil_div(choice_.bundle * p.group_k(), choice_.channels) * ceil_div(p.n * p.ho * p.wo, choice_.pixels);
   }
 
   PlanesChoice choice_;
@@ -429,21 +439,21 @@ class PointwisePlanesPlan final : public PackedOrderPlan {
 };
 
 PointwisePlanesPlan::PointwisePlanesPlan(const Conv2dProblem& problem, const cudaDeviceProp& device,
-                                         const PlanesChoice& forced)
-    : PackedOrderPlan(problem, order_of(problem)),
-      choice_(choose_planes(problem, device, forced)),
+                                         const PlanesChoice& choice)
+    : PackedOrderPlan(problem, order_of(problem, choice.bundle)),
+      choice_(choice),
       access_(planes_access(problem)),
       overlaps_(device.major >= 9) {
   with_type(problem.dtype, [&](auto zero) {
     const auto kernel = kernel_of<decltype(zero)>(choice_);
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(device.sharedMemPerBlockOptin)));
-    shared_bytes_ = kernel.shared_bytes(problem.c, choice_.splits);
+    shared_bytes_ = kernel.shared_bytes(choice_.bundle * problem.group_c(), choice_.splits);
     // Clusters would not fill the processing clusters that they run in.
     if (choice_.splits > 1) return;
     const auto* const function = reinterpret_cast<const void*>(kernel.function);
-    shared_bytes_ =
-        even_shared_bytes(resident_blocks(function, kernel.threads, shared_bytes_), shared_bytes_, tiles(), 2, device);
+    shared_bytes_ = even_shared_bytes(resident_blocks(function, kernel.threads, shared_bytes_), shared_bytes_,
+                                      tiles() * bundles(), 2, device);
   });
 }
 
@@ -451,6 +461,7 @@ Conv2dDescription PointwisePlanesPlan::description() const {
   const int element = static_cast<int>(size_of(problem().dtype));
   std::string tile =
       "tiles of " + std::to_string(choice_.channels) + " channels x " + std::to_string(choice_.pixels) + " pixels";
+  if (choice_.bundle > 1) tile += " of " + std::to_string(choice_.bundle) + " groups";
   if (choice_.splits > 1) tile += ", the depth in " + std::to_string(choice_.splits) + " blocks of a cluster";
   return {.kernel = "pointwise_planes",
           .tile = tile,
@@ -479,13 +490,16 @@ void PointwisePlanesPlan::note_paths() const {
             : access_.load == 2 ? Path::pointwise_planes_2_pixels
                                 : Path::pointwise_planes_elements);
   if (choice_.splits > 1) note_path(Path::pointwise_planes_cluster);
+  if (bundles() > 1) note_path(Path::pointwise_planes_groups);
+  if (choice_.bundle > 1) note_path(Path::pointwise_planes_bundles);
   if (problem().dtype == DType::f32) note_path(Path::pointwise_planes_tf32);
 }
 
 template <typename T>
 void PointwisePlanesPlan::launch(const PlanesArguments<T>& arguments, cudaStream_t stream) const {
   const PlanesKernel<T> kernel = kernel_of<T>(choice_);
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles()), 1, static_cast<unsigned>(choice_.splits)),
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles()), static_cast<unsigned>(bundles()),
+                                       static_cast<unsigned>(choice_.splits)),
                           .threads = kernel.threads,
                           .shared_bytes = shared_bytes_,
                           .overlaps = overlaps_,
@@ -499,9 +513,12 @@ void PointwisePlanesPlan::run(const void* x, const void* packed, const float* bi
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
   with_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch<T>({.c = i(p.c),
+    launch<T>({.c = i(choice_.bundle * p.group_c()),
+               .k = i(choice_.bundle * p.group_k()),
                .padded_c = i(order().c),
-               .k = i(p.k),
+               .padded_k = i(order().k),
+               .all_c = i(p.c),
+               .all_k = i(p.k),
                .plane = i(p.ho * p.wo),
                .pixels = i(p.n * p.ho * p.wo),
                .in_plane = i(p.h * p.w),
@@ -534,15 +551,14 @@ std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDevicePro
   if (p.math != (p.dtype == DType::f32 ? Math::tf32 : Math::strict))
     return "it multiplies f16 and bf16 in strict math, and f32 as tf32";
   if (p.nhwc) return "layout nhwc; it takes nchw";
-  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
   if (p.r * p.s != 1) return "filter " + std::to_string(p.r) + "x" + std::to_string(p.s) + "; it takes 1x1";
   if (p.pad_top != 0 || p.pad_left != 0 || (p.ho - 1) * p.stride_h >= p.h || (p.wo - 1) * p.stride_w >= p.w) {
     return "padding; it takes none";
   }
   if (!p.pool.none()) return "a max-pool; it has none";
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
-  if (p.n * round_up(p.c, planes_of_step(p.dtype)) * p.h * p.w >=
-      kMaxElements) {  // of whole steps, some of which are not read
+  // Of whole steps and bundles, some of whose planes are not read.
+  if ((p.n + (p.groups > 1 ? 1 : 0)) * round_up(p.c, planes_of_step(p.dtype)) * p.h * p.w >= kMaxElements) {
     return "input of 2^31 elements or more; its indices have 32 bits";
   }
   return implicit_refusal(p);
@@ -558,7 +574,7 @@ std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, 
 
 std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, const cudaDeviceProp& device,
                                                   const PlanesChoice& forced) {
-  return std::make_unique<PointwisePlanesPlan>(problem, device, forced);
+  return std::make_unique<PointwisePlanesPlan>(problem, device, choose_planes(problem, device, forced));
 }
 
 }  // namespace gable::cuda

@@ -9,7 +9,8 @@
 //   accumulators   rows are channels and columns pixels, as stores need them
 //
 // A tile's pixels may lie in two images: no access does. Where tiles are few, a cluster of 2 to 8 blocks shares a
-// tile's depth and adds up the sums through its shared memory.
+// tile's depth and adds up the sums through its shared memory. Groups have tiles of their own, or a bundle of several
+// is one product with zeros among its weights, where a group's channels would not fill a tile.
 #pragma once
 
 #include "cuda/common/conv2d_plan.h"

@@ -379,6 +379,12 @@ std::vector<Conv2d> planes_problems(DType dtype, Math math) {
       nhwc({3, 300, 9, 10}, {70, 300, 1, 1}, dtype, math),  nhwc({3, 33, 7, 7}, {129, 33, 1, 1}, dtype, math),
       nhwc({1, 1000, 5, 3}, {12, 1000, 1, 1}, dtype, math), nhwc({7, 520, 4, 4}, {200, 520, 1, 1}, dtype, math),
       nhwc({3, 17, 2, 1}, {5, 17, 1, 1}, dtype, math)};
+  for (const auto& [groups, c, k] :
+       {std::array<std::int64_t, 3>{19, 4, 4}, {3, 4, 4}, {5, 13, 7}, {2, 70, 34}, {4, 8, 130}}) {
+    all.push_back(nhwc({3, groups * c, 6, 7}, {groups * k, c, 1, 1}, dtype, math));
+    all.back().groups = groups;
+    if (groups == 3) all.back().stride = {2, 2};
+  }
   for (Conv2d& conv : all) conv.layout = Layout::nchw;
   all.push_back(all[0]);
   all.back().stride = {2, 1};
@@ -388,7 +394,7 @@ std::vector<Conv2d> planes_problems(DType dtype, Math math) {
   return all;
 }
 
-TEST_CASE("pointwise_planes computes each of its tiles, widths of accesses and split depths") {
+TEST_CASE("pointwise_planes computes each of its tiles, widths of accesses, split depths and bundles of groups") {
   if (!has_kernel("pointwise_planes")) return;
   const Device device = open("cuda:0?kernel=pointwise_planes");
   const cudaDeviceProp properties = device_properties();
@@ -403,9 +409,15 @@ TEST_CASE("pointwise_planes computes each of its tiles, widths of accesses and s
       for (const cuda::PlanesCandidate& tile : cuda::planes_candidates()) {
         for (const int splits : {1, 2, 8}) {
           if (splits > 1 && properties.major < 9) break;
-          forced.run(*cuda::PointwisePlanes::make(
-              problem, properties,
-              {.channels = tile.channels, .pixels = tile.pixels, .threads = tile.threads, .splits = splits}));
+          for (const int bundle : {1, 2, 5}) {
+            if (bundle > std::max<std::int64_t>(1, problem.groups)) break;
+            forced.run(*cuda::PointwisePlanes::make(problem, properties,
+                                                    {.channels = tile.channels,
+                                                     .pixels = tile.pixels,
+                                                     .threads = tile.threads,
+                                                     .splits = splits,
+                                                     .bundle = bundle}));
+          }
         }
       }
     }

@@ -156,6 +156,12 @@ TEST_CASE("pointwise_planes: forced tiles are kept, accesses divide planes, and 
     CHECK(choice.pixels == c.pixels);
     CHECK(choice.splits == 2);
   }
+  Conv2dProblem groups = pointwise(8, 128, 28, 128);
+  groups.nhwc = false;
+  groups.groups = 32;
+  CHECK(choose_planes(groups, h200()).bundle > 1);  // four channels fill no tile
+  CHECK(choose_planes(groups, h200(), {.bundle = 3}).bundle == 3);
+  CHECK(choose_planes(p, h200()).bundle == 1);
   for (const auto& [side, access] : {std::pair{28, 8}, {14, 4}, {7, 1}, {1, 1}}) {
     CHECK(planes_access(pointwise(32, 64, side, 64)).load == access);
   }
