@@ -15,11 +15,11 @@ namespace {
 
 constexpr const char* kDevice = "this device";
 
-/// One line for each refusal, which begins with `prefix`.
-std::string refusals(const std::vector<KernelOffer>& offers, const std::string& prefix) {
+/// One line for each refusal.
+std::string refusals(const std::vector<KernelOffer>& offers) {
   std::string text;
   for (const KernelOffer& offer : offers) {
-    if (!offer.supported()) text += "\n" + prefix + offer.kernel + ": " + offer.refusal;
+    if (!offer.supported()) text += "\nrefused " + offer.kernel + ": " + offer.refusal;
   }
   return text;
 }
@@ -41,7 +41,7 @@ Plan plan_of(const Op& op, const std::shared_ptr<DeviceImpl>& device, Choice cho
     for (KernelOffer& offer : choice.offers) {
       if (!offer.supported()) continue;
       if (std::unique_ptr<PlanImpl> plan = made(offer)) {
-        std::string explanation = choice.reasons + plan->details().explanation + refusals(choice.offers, "refused ");
+        std::string explanation = choice.reasons + plan->details().explanation + refusals(choice.offers);
         return Plan(op, choice.device ? choice.device : device, std::move(plan), std::move(explanation));
       }
     }
@@ -49,7 +49,7 @@ Plan plan_of(const Op& op, const std::shared_ptr<DeviceImpl>& device, Choice cho
     choice = choice.otherwise(std::move(choice.offers));
   }
   throw Error(ErrorCode::unsupported, "device '" + device->info().uri + "' can't run " + describe(op) + ":" +
-                                          refusals(choice.offers, "  ") +
+                                          why_refused(*device, op, choice.offers) +
                                           (choice.reasons.empty() ? "" : "\n" + choice.reasons));
 }
 

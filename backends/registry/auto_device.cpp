@@ -116,11 +116,9 @@ class AutoDevice final : public DeviceImpl {
         cache_(options_.cache_folder, options_.identity) {}
 
   /// The offers of every candidate. Kernel names are prefixed with the device.
-  std::vector<KernelOffer> offers(const Op& op) const override {
-    std::vector<KernelOffer> all;
-    for (const Ranked& one : ranked(op)) add_offers(*one.device, one.device->offers(op), all);
-    std::stable_partition(all.begin(), all.end(), [](const KernelOffer& offer) { return offer.supported(); });
-    return all;
+  std::vector<KernelOffer> offers(const Op& op) const override { return offers_by(op, &DeviceImpl::offers); }
+  std::vector<KernelOffer> quick_offers(const Op& op) const override {
+    return offers_by(op, &DeviceImpl::quick_offers);
   }
 
   std::optional<double> predicted_seconds(const Op& op) const override { return ranked(op).front().seconds; }
@@ -156,9 +154,7 @@ class AutoDevice final : public DeviceImpl {
     Ranking ranking = model_ranking(op);
     std::vector<Contestant> contestants;
     std::vector<Candidate*> measured;
-    std::string all_refused;
     for (Candidate& one : ranking.candidates) {
-      all_refused += "\n  " + one.device + "/" + one.kernel + ": " + one.refusal;
       if (!one.supported()) continue;
       const bool hopeless = is_hopeless(one, ranking.candidates.front());
       if (hopeless && !(leads_its_device(one, ranking) && *one.predicted < kCheap)) continue;
@@ -168,7 +164,8 @@ class AutoDevice final : public DeviceImpl {
       measured.push_back(&one);
     }
     if (contestants.empty()) {
-      throw Error(ErrorCode::unsupported, "device '" + info().uri + "' can't run " + describe(op) + ":" + all_refused);
+      throw Error(ErrorCode::unsupported, "device '" + info().uri + "' can't run " + describe(op) + ":" +
+                                              why_refused(*this, op, quick_offers(op)));
     }
     measure({.op = op, .owner = owner_, .seconds = seconds}, contestants);
     for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -192,6 +189,14 @@ class AutoDevice final : public DeviceImpl {
   const StudyImpl* studies() const override { return owner_->studies(); }
 
  private:
+  std::vector<KernelOffer> offers_by(const Op& op,
+                                     std::vector<KernelOffer> (DeviceImpl::*answers)(const Op&) const) const {
+    std::vector<KernelOffer> all;
+    for (const Ranked& one : ranked(op)) add_offers(*one.device, (*one.device.*answers)(op), all);
+    std::stable_partition(all.begin(), all.end(), [](const KernelOffer& offer) { return offer.supported(); });
+    return all;
+  }
+
   static void add_offers(const DeviceImpl& device, std::vector<KernelOffer> offers, std::vector<KernelOffer>& all) {
     for (KernelOffer& offer : offers) {
       offer.kernel = device.info().uri + "/" + offer.kernel;

@@ -2,6 +2,7 @@
 #include "backends/registry/auto_search.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -89,8 +90,16 @@ class Search {
       if (first == nullptr) first = &info;
     }
     if (first != nullptr) return first;
-    for (const DeviceInfo& info : found) pass_over(info.uri, info.reason);
+    for (const DeviceInfo& info : found) pass_over_absent(info);
     return nullptr;
+  }
+
+  /// A driver that is missing is the reason of several backends, and has long words for it.
+  void pass_over_absent(const DeviceInfo& info) {
+    const auto same = absent_.find(info.reason);
+    if (same != absent_.end()) return pass_over(info.uri, "as " + same->second);
+    absent_.emplace(info.reason, info.uri);
+    pass_over(info.uri, info.reason);
   }
 
   bool is_staged(const DeviceInfo& info) const { return stages_ && info.memory.kind != Memory::Kind::host; }
@@ -127,6 +136,7 @@ class Search {
   std::optional<Memory> memory_;  // ?memory=, else that of the first candidate
   bool stages_;                   // ?memory=host
   std::vector<AutoCandidate> candidates_;
+  std::map<std::string, std::string> absent_;    // the first device that is not there for a reason
   ErrorCode why_none_ = ErrorCode::unavailable;  // invalid_argument if a device refuses the value of an option
 };
 

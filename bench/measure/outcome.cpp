@@ -40,7 +40,7 @@ ExitCode exit_code(ErrorCode code) {
   return kFailure;
 }
 
-void Outcome::refuse(const Identity& one, const std::string& device, const Error& error) {
+void Outcome::refuse(const Identity& one, const std::string& device, const Error& error, Kernels kernels) {
   invalid += error.code() == ErrorCode::invalid_argument ? 1 : 0;
   no_memory += error.code() == ErrorCode::out_of_memory ? 1 : 0;
   failed += error.code() == ErrorCode::device_failure ? 1 : 0;
@@ -50,7 +50,8 @@ void Outcome::refuse(const Identity& one, const std::string& device, const Error
               .dtype = one.dtype,
               .math = one.math,
               .device = device,
-              .reason = one_line(error.what())});
+              .reason = one_line(error.what()),
+              .kernels = std::move(kernels)});
 }
 
 void Outcome::add(const std::vector<Refusal>& more) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/record/device_kind.h"
@@ -180,6 +181,7 @@ struct Refusal {
   std::string math{};  ///< empty where there is no case
   std::string device{};
   std::string reason{};
+  std::vector<std::pair<std::string, std::string>> kernels{};  ///< with the reason of each, where several refuse
 
   /// For people. A line of a list that is no problem has no name of its own: "toy, line 4".
   std::string label() const { return dtype.empty() && !suite.empty() ? suite + ", " + name : name; }

@@ -415,7 +415,15 @@ json to_json(const Refusal& refusal) {
   json entry{{"suite", refusal.suite}, {"name", refusal.name},     {"problem", refusal.problem},
              {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
   set_if(entry, "math", refusal.math);
+  for (const auto& [kernel, reason] : refusal.kernels)
+    entry["kernels"].push_back({{"kernel", kernel}, {"reason", reason}});
   return entry;
+}
+
+std::vector<std::pair<std::string, std::string>> refusing_kernels_from_json(const json& refused) {
+  std::vector<std::pair<std::string, std::string>> kernels;
+  for (const json& one : refused.value("kernels", json::array())) kernels.emplace_back(one["kernel"], one["reason"]);
+  return kernels;
 }
 
 Refusal refusal_from_json(const json& refused) {
@@ -425,7 +433,8 @@ Refusal refusal_from_json(const json& refused) {
           .dtype = refused["dtype"],
           .math = text_or_empty(refused, "math"),
           .device = refused["device"],
-          .reason = refused["reason"]};
+          .reason = refused["reason"],
+          .kernels = refusing_kernels_from_json(refused)};
 }
 
 }  // namespace gable::bench

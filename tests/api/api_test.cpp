@@ -555,6 +555,28 @@ TEST_CASE("what a device can't run is refused with each kernel's reason") {
   CHECK(contains(message_of([&] { device.plan(conv); }, ErrorCode::unsupported), answers[0].reason));
 }
 
+TEST_CASE("where one attribute is at fault, one line for each device says what would do") {
+  const Conv2d conv{.input = {1, 3, 9, 9}, .weights = {8, 3, 3, 3}, .layout = Layout::nhwc, .math = Math::tf32};
+  const std::string text = message_of([&] { open("cpu").plan(conv); }, ErrorCode::unsupported);
+  CHECK(contains(text, ":\n  cpu: math tf32: it takes strict"));  // and split3, split6 where the CPU has AMX
+  CHECK(text.size() < 250);
+  const std::string of_auto = message_of([&] { open("auto?only=cpu,reference").plan(conv); }, ErrorCode::unsupported);
+  CHECK(contains(of_auto, "\n  cpu: math tf32: it takes strict"));
+  CHECK(contains(of_auto, "\n  reference/"));  // it has one kernel, whose reason stands
+  CHECK_FALSE(contains(of_auto, "cpu/"));
+  CHECK(contains(message_of([&] { tune(open("auto?only=cpu"), conv, 0.1); }, ErrorCode::unsupported),
+                 "cpu: math tf32: it takes strict"));
+  CHECK(open("cpu").query(conv).size() > 5);  // all reasons are there
+}
+
+TEST_CASE("where no other value of one attribute would do, each kernel has its reason") {
+  const Device device = open("cpu?kernel=depthwise");
+  const Conv2d conv{.input = {1, 3, 9, 9}, .weights = {8, 3, 3, 3}, .layout = Layout::nhwc};
+  const std::vector<KernelSupport> answers = device.query(conv);
+  REQUIRE_FALSE(answers.empty());
+  CHECK(contains(message_of([&] { device.plan(conv); }, ErrorCode::unsupported), answers[0].reason));
+}
+
 TEST_CASE("GABLE_DEVICE stands in for auto alone") {
   setenv("GABLE_DEVICE", "reference?threads=1", 1);
   CHECK(open("auto").info().uri == "reference?threads=1");

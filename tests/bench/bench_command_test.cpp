@@ -221,6 +221,17 @@ TEST_CASE("a case that a device refuses is in the record with the reason") {
   CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "split3"));
 }
 
+TEST_CASE("where a math is at fault, one line says so, and the record has every kernel's reason") {
+  const Result result = run_command(std::string("bench ") + kSmall + " --math tf32 --device cpu --json -");
+  CHECK(result.code == 3);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(study["refused"][0]["reason"].get<std::string>().starts_with("cpu: math tf32: it takes strict"));
+  CHECK(study["refused"][0]["kernels"].size() > 5);
+  CHECK(study["refused"][0]["kernels"][0]["reason"].is_string());
+}
+
 TEST_CASE("several maths take turns in one run, and a device that refuses one of them stays in the others") {
   const Result result = run_command(std::string("bench ") + kSmall +
                                     " --math strict,tf32,split3 --device reference,wrong --seconds 20 --json -");

@@ -148,6 +148,7 @@ TEST_CASE("ceilings, rates and refusals come back") {
                             .limit = {2, 1, 3, 5, 4, "a formula", "a note", 3, 1.5, 2, "below another"}});
   study.rates.push_back({.device = "cuda:0", .name = "launch", .unit = "s", .limit = {2, 1, 3, 5, {}, "", ""}});
   study.refused.push_back({"suite", "name", "problem", "f32", "split3", "cpu", "why"});
+  study.refused.push_back({"suite", "name", "problem", "f32", "tf32", "cpu", "why", {{"direct", "a"}, {"amx", "b"}}});
   const json document = written(study);
   const Study back = read(document);
   CHECK(written(back)["ceilings"] == document["ceilings"]);

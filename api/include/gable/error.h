@@ -11,10 +11,10 @@ namespace gable {
 /// The same numbers are the status codes of the C API and stay as they are.
 enum class ErrorCode : int {
   invalid_argument = 1,  ///< the caller's value is wrong; the message says which and what would be right
-  unsupported = 2,       ///< the device can't run this; the message has a reason for each kernel considered
-  unavailable = 3,       ///< there is no such device, or its plugin or driver is missing; the loader's own words
-  device_failure = 4,    ///< the device or its driver failed during the call
-  out_of_memory = 5,     ///< host or device memory; the message has the bytes asked for
+  unsupported = 2,  ///< the device can't run this; the message has the attribute at fault, or a reason for each kernel
+  unavailable = 3,  ///< there is no such device, or its plugin or driver is missing; the loader's own words
+  device_failure = 4,  ///< the device or its driver failed during the call
+  out_of_memory = 5,   ///< host or device memory; the message has the bytes asked for
 };
 
 class GABLE_API Error : public std::runtime_error {
