@@ -145,7 +145,7 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     first.waste_32,
                                                     blocks.whole,
                                                     blocks.parts};
-  const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
+  const auto load = static_cast<std::size_t>(p.n > 1 ? 3 : std::clamp(rates.threads, 1, 3) - 1);
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;
   for (std::size_t i = 0; i < features.size(); ++i) log_inefficiency += fit.weights[i] * features[i];

@@ -57,9 +57,9 @@ struct ShapeFit {
 /// By ShapeClass.
 using ClassFits = std::array<ShapeFit, kShapeClasses>;
 
-/// The fits of one device, by load (one image on one thread, one image on several threads, several images), layout
-/// (NHWC, NCHW) and type (f32, bf16, f16).
-using ShapeFits = std::array<std::array<std::array<ClassFits, 3>, 2>, 3>;
+/// The fits of one device, by load (one image on one thread, on two, on more threads, several images), layout (NHWC,
+/// NCHW) and type (f32, bf16, f16).
+using ShapeFits = std::array<std::array<std::array<ClassFits, 3>, 2>, 4>;
 
 /// The fits of a CPU device, one for each kind of core.
 struct HostFits {

@@ -4,8 +4,8 @@
     bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep|--move] [--classes C...] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
-The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
-several images, both near to the first, by least squares. Then the laws of both devices are moved against each other to where `auto`
+The first law of a class is fitted to layers of one image on one thread, the second and third to one image on two and on more threads,
+the fourth to several images, these near to the first, by least squares. Then the laws of both devices are moved against each other to where `auto`
 loses the least on these layers. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and
 FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
 change both together. With --keep the tables of the tree stand for what --fit has no layers of, and new laws of several threads are
@@ -31,7 +31,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial", "vectors")
-LOADS = {"one image, one thread": "OneThread", "one image, several threads": "Threads", "several images": "Images"}  # as named in tables
+# As named in tables. Two threads have laws of their own: a core alone finds other shares of caches and memory than one of four.
+LOADS = {
+    "one image, one thread": "OneThread",
+    "one image, two threads": "TwoThreads",
+    "one image, more threads": "Threads",
+    "several images": "Images",
+}
+NEAREST = ((0, 3), (1, 2, 0, 3), (2, 1, 0, 3), (3, 0))  # by load: whose table stands for one without layers
 LAYOUTS = ("nhwc", "nchw")
 DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
@@ -49,7 +56,7 @@ RATE = {
 BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
-RIDGE, RIDGE_NEAR = 0.03, (0, 10, 100)  # by load; layers of one image on several threads are many
+RIDGE, RIDGE_NEAR = 0.03, (0, 10, 10, 100)  # by load; layers of one image on several threads are many
 # Of sharpened(): the log of times within which a choice is half wrong, the ridge, the steps, and the least number of layers.
 BLUR, SHARP_RIDGE, STEPS, LEAST_LAYERS = 0.06, 10.0, 300, 20
 MARGIN = 1.03  # as in backends/registry/auto_device.cpp
@@ -84,7 +91,7 @@ def out(e: dict[str, int], axis: str) -> int:
 
 def load_of(layer: Layer) -> int:
     """A place in LOADS."""
-    return 2 if layer.extents["mb"] > 1 else 1 if layer.threads > 1 else 0
+    return 3 if layer.extents["mb"] > 1 else min(layer.threads, 3) - 1
 
 
 def shape_class(e: dict[str, int]) -> str:
@@ -412,7 +419,7 @@ def shipped(fits: Fits, device: str, load: int, layout: str, dtype: str, name: s
     for near_name in (name, "pointwise") if name == "vectors" else (name,):
         for near_layout in (layout, "nhwc"):
             for near_dtype in (dtype, "bf16"):
-                for near_load in (load, 0, 2):
+                for near_load in NEAREST[load]:
                     found = fits.get((device, near_load, near_layout, near_dtype, near_name))
                     if found:
                         return found

@@ -262,7 +262,12 @@ inline constexpr ShapeFits kCpuShapeFits{{
         {{kCpuOneThreadNchwF32, kCpuOneThreadNchwBf16, kCpuOneThreadNchwBf16}},
     }},
     {{
-        // one image, several threads: NHWC, NCHW; f32, bf16, f16
+        // one image, two threads: NHWC, NCHW; f32, bf16, f16
+        {{kCpuOneThreadNhwcF32, kCpuOneThreadNhwcBf16, kCpuOneThreadNhwcBf16}},
+        {{kCpuOneThreadNchwF32, kCpuOneThreadNchwBf16, kCpuOneThreadNchwBf16}},
+    }},
+    {{
+        // one image, more threads: NHWC, NCHW; f32, bf16, f16
         {{kCpuOneThreadNhwcF32, kCpuOneThreadNhwcBf16, kCpuOneThreadNhwcBf16}},
         {{kCpuOneThreadNchwF32, kCpuOneThreadNchwBf16, kCpuOneThreadNchwBf16}},
     }},

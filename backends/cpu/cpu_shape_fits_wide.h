@@ -134,7 +134,7 @@ inline constexpr ClassFits kCpuWideOneThreadNchwBf16{{
              -0.5106},  // vectors
 }};
 
-inline constexpr ClassFits kCpuWideThreadsNhwcF32{{
+inline constexpr ClassFits kCpuWideTwoThreadsNhwcF32{{
     // from 3909 layers
     ShapeFit{{-3.209,    -0.5335,   0.1426,  0,       0.3197, 0.5378, -0.05927, 0.5515,     0.05559,
               1.737e-09, 8.684e-10, -0.3197, -0.3197, 0.244,  0.1391, 0.4085,   -6.368e-13, 0.02529,
@@ -167,7 +167,7 @@ inline constexpr ClassFits kCpuWideThreadsNhwcF32{{
              0.05257},  // vectors
 }};
 
-inline constexpr ClassFits kCpuWideThreadsNhwcBf16{{
+inline constexpr ClassFits kCpuWideTwoThreadsNhwcBf16{{
     // from 4113 layers
     ShapeFit{{-1.555,    -0.5086,   0.02916, 0,       0.4697, 0.5088, -0.02467, 0.5167,     -0.05162,
               1.978e-09, 9.892e-10, -0.4697, -0.4697, 0.1652, 0.1666, 0.3965,   -4.157e-13, -0.1449,
@@ -199,7 +199,7 @@ inline constexpr ClassFits kCpuWideThreadsNhwcBf16{{
              -0.1618},  // vectors
 }};
 
-inline constexpr ClassFits kCpuWideThreadsNchwF32{{
+inline constexpr ClassFits kCpuWideTwoThreadsNchwF32{{
     // moved by 538 layers
     ShapeFit{{-6.344,     -0.8748,    0.1947,     0,         0,       0.9883,  -0.2687, 0.2715,     0.3232,
               -4.572e-11, -2.286e-11, -4.572e-11, 2.236e-10, 0.07021, 0.02933, 0.6348,  -9.658e-15, -0.2021,
@@ -232,7 +232,7 @@ inline constexpr ClassFits kCpuWideThreadsNchwF32{{
              -0.7188},  // vectors
 }};
 
-inline constexpr ClassFits kCpuWideThreadsNchwBf16{{
+inline constexpr ClassFits kCpuWideTwoThreadsNchwBf16{{
     // moved by 455 layers
     ShapeFit{{-6,        -0.6967,    0.08172,   0,        0,       0.8946,   -0.2108, 0.2156,    0.2044,
               -3.89e-11, -1.945e-11, -3.89e-11, 2.37e-10, 0.08756, -0.03317, 0.6618,  8.596e-15, -0.14,
@@ -335,9 +335,14 @@ inline constexpr ShapeFits kCpuShapeFitsWide{{
         {{kCpuWideOneThreadNchwF32, kCpuWideOneThreadNchwBf16, kCpuWideOneThreadNchwBf16}},
     }},
     {{
-        // one image, several threads: NHWC, NCHW; f32, bf16, f16
-        {{kCpuWideThreadsNhwcF32, kCpuWideThreadsNhwcBf16, kCpuWideThreadsNhwcBf16}},
-        {{kCpuWideThreadsNchwF32, kCpuWideThreadsNchwBf16, kCpuWideThreadsNchwBf16}},
+        // one image, two threads: NHWC, NCHW; f32, bf16, f16
+        {{kCpuWideTwoThreadsNhwcF32, kCpuWideTwoThreadsNhwcBf16, kCpuWideTwoThreadsNhwcBf16}},
+        {{kCpuWideTwoThreadsNchwF32, kCpuWideTwoThreadsNchwBf16, kCpuWideTwoThreadsNchwBf16}},
+    }},
+    {{
+        // one image, more threads: NHWC, NCHW; f32, bf16, f16
+        {{kCpuWideTwoThreadsNhwcF32, kCpuWideTwoThreadsNhwcBf16, kCpuWideTwoThreadsNhwcBf16}},
+        {{kCpuWideTwoThreadsNchwF32, kCpuWideTwoThreadsNchwBf16, kCpuWideTwoThreadsNchwBf16}},
     }},
     {{
         // several images: NHWC, NCHW; f32, bf16, f16

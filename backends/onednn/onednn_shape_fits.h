@@ -255,7 +255,12 @@ inline constexpr ShapeFits kOnednnShapeFits{{
         {{kOnednnOneThreadNchwF32, kOnednnOneThreadNchwBf16, kOnednnOneThreadNchwBf16}},
     }},
     {{
-        // one image, several threads: NHWC, NCHW; f32, bf16, f16
+        // one image, two threads: NHWC, NCHW; f32, bf16, f16
+        {{kOnednnOneThreadNhwcF32, kOnednnOneThreadNhwcBf16, kOnednnOneThreadNhwcBf16}},
+        {{kOnednnOneThreadNchwF32, kOnednnOneThreadNchwBf16, kOnednnOneThreadNchwBf16}},
+    }},
+    {{
+        // one image, more threads: NHWC, NCHW; f32, bf16, f16
         {{kOnednnOneThreadNhwcF32, kOnednnOneThreadNhwcBf16, kOnednnOneThreadNhwcBf16}},
         {{kOnednnOneThreadNchwF32, kOnednnOneThreadNchwBf16, kOnednnOneThreadNchwBf16}},
     }},

@@ -132,7 +132,7 @@ inline constexpr ClassFits kOnednnWideOneThreadNchwBf16{{
              -0.005986},  // vectors
 }};
 
-inline constexpr ClassFits kOnednnWideThreadsNhwcF32{{
+inline constexpr ClassFits kOnednnWideTwoThreadsNhwcF32{{
     // from 3909 layers
     ShapeFit{{-0.4255,   -0.657,    0.4254,  0,       0.5029, 0.4076, 0.008817, 0.5695,     -0.09659,
               4.733e-09, 2.366e-09, -0.5029, -0.5029, 0.5812, 0.1664, 0.3676,   -1.135e-13, 0.07473,
@@ -165,7 +165,7 @@ inline constexpr ClassFits kOnednnWideThreadsNhwcF32{{
              0.1581},  // vectors
 }};
 
-inline constexpr ClassFits kOnednnWideThreadsNhwcBf16{{
+inline constexpr ClassFits kOnednnWideTwoThreadsNhwcBf16{{
     // from 4113 layers
     ShapeFit{{0.8824,    -0.4409,   0.3146, 0,      0.588,  0.3796, -0.02024, 0.5312,     -0.2283,
               5.749e-09, 2.875e-09, -0.588, -0.588, 0.5172, 0.1741, 0.2665,   -5.599e-14, 0.03336,
@@ -198,7 +198,7 @@ inline constexpr ClassFits kOnednnWideThreadsNhwcBf16{{
              -0.1006},  // vectors
 }};
 
-inline constexpr ClassFits kOnednnWideThreadsNchwF32{{
+inline constexpr ClassFits kOnednnWideTwoThreadsNchwF32{{
     // moved by 538 layers
     ShapeFit{{-1.812,     -0.479,     0.1668,     0,         0,      0.4952, -0.1618, 0.1288,     0.1018,
               -8.384e-11, -4.192e-11, -8.384e-11, 1.095e-10, 0.2643, 0.0573, 0.3178,  -9.784e-15, 0.01804,
@@ -230,7 +230,7 @@ inline constexpr ClassFits kOnednnWideThreadsNchwF32{{
              -0.09641},  // vectors
 }};
 
-inline constexpr ClassFits kOnednnWideThreadsNchwBf16{{
+inline constexpr ClassFits kOnednnWideTwoThreadsNchwBf16{{
     // moved by 455 layers
     ShapeFit{{-2.121,     -0.4009,    0.06216,    0,         0,     0.4734,  -0.09227, 0.1262,   0.1691,
               -3.127e-11, -1.564e-11, -3.127e-11, 1.431e-10, 0.179, 0.06613, 0.3491,   1.74e-15, 0.04231,
@@ -334,9 +334,14 @@ inline constexpr ShapeFits kOnednnShapeFitsWide{{
         {{kOnednnWideOneThreadNchwF32, kOnednnWideOneThreadNchwBf16, kOnednnWideOneThreadNchwBf16}},
     }},
     {{
-        // one image, several threads: NHWC, NCHW; f32, bf16, f16
-        {{kOnednnWideThreadsNhwcF32, kOnednnWideThreadsNhwcBf16, kOnednnWideThreadsNhwcBf16}},
-        {{kOnednnWideThreadsNchwF32, kOnednnWideThreadsNchwBf16, kOnednnWideThreadsNchwBf16}},
+        // one image, two threads: NHWC, NCHW; f32, bf16, f16
+        {{kOnednnWideTwoThreadsNhwcF32, kOnednnWideTwoThreadsNhwcBf16, kOnednnWideTwoThreadsNhwcBf16}},
+        {{kOnednnWideTwoThreadsNchwF32, kOnednnWideTwoThreadsNchwBf16, kOnednnWideTwoThreadsNchwBf16}},
+    }},
+    {{
+        // one image, more threads: NHWC, NCHW; f32, bf16, f16
+        {{kOnednnWideTwoThreadsNhwcF32, kOnednnWideTwoThreadsNhwcBf16, kOnednnWideTwoThreadsNhwcBf16}},
+        {{kOnednnWideTwoThreadsNchwF32, kOnednnWideTwoThreadsNchwBf16, kOnednnWideTwoThreadsNchwBf16}},
     }},
     {{
         // several images: NHWC, NCHW; f32, bf16, f16

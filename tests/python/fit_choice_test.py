@@ -92,8 +92,19 @@ def test_one_image_on_several_threads_has_a_law_of_its_own():
         fit_choice.Layer(x.problem, x.dtype, x.layout, {"cpu": 9 * x.seconds["cpu"], "onednn": x.seconds["cpu"]}, threads=4) for x in one
     ]
     fits = fit_choice.fit_all([*one, *several])
-    assert [fit_choice.load_of(x) for x in (one[0], several[0], layer("mb2ic16ih4oc8kh1"))] == [0, 1, 2]
+    assert [fit_choice.load_of(x) for x in (one[0], several[0], layer("mb2ic16ih4oc8kh1"))] == [0, 2, 3]
     assert fit_choice.pick(several[0], fits) == "onednn"
+    assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
+
+
+def test_two_threads_have_a_law_of_their_own_that_also_stands_for_more():
+    one = layers_by_law()
+    two = [fit_choice.Layer(x.problem, x.dtype, x.layout, {**x.seconds, "cpu": 9 * x.seconds["cpu"]}, threads=2) for x in one]
+    fits = fit_choice.fit_all([*one, *two])
+    assert fit_choice.load_of(two[0]) == 1
+    assert fit_choice.pick(two[0], fits) == "onednn"
+    four = fit_choice.Layer(two[0].problem, "f32", "nhwc", two[0].seconds, threads=4)
+    assert fit_choice.pick(four, fits) == "onednn"  # no layers of four threads were measured
     assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
 
 
@@ -147,11 +158,11 @@ def test_the_shipped_tables_have_the_features_of_the_model_and_are_written_once(
 def test_what_was_not_measured_names_the_nearest_table():
     fits = {(device, 0, "nhwc", dtype, name): fit_choice.Fit([value], value, value)
             for device in fit_choice.DEVICES for value, dtype in enumerate(("f32", "bf16")) for name in fit_choice.CLASSES}
-    fits["cpu", 2, "nhwc", "f32", "spatial"] = fit_choice.Fit([7], 7, 7)
-    text = fit_choice.header(fits, "cpu", {(2, "nhwc", "f32"): "from 5 layers"}, "vectors")
+    fits["cpu", 3, "nhwc", "f32", "spatial"] = fit_choice.Fit([7], 7, 7)
+    text = fit_choice.header(fits, "cpu", {(3, "nhwc", "f32"): "from 5 layers"}, "vectors")
     tables, names = parse_tables(text)
     first, half, images = "kCpuOneThreadNhwcF32", "kCpuOneThreadNhwcBf16", "kCpuImagesNhwcF32"
-    assert names == 4 * [first, half, half] + 2 * [images, half, half]
+    assert names == 6 * [first, half, half] + 2 * [images, half, half]
     assert set(tables) == {first, half, images}
     assert "ShapeFit{{7}, 7, 7},  // spatial" in tables[images]
     assert re.findall(r"(k\w+)\{\{\s*// from (\d+) layers", text) == [(images, "5")]
