@@ -47,10 +47,11 @@ void check_refused(const Device& device, const Op& op, const std::vector<KernelS
     CHECK(error.code() == ErrorCode::unsupported);
     message = error.what();
   }
+  const bool names_attribute = contains(message, ": it takes ");  // instead of each kernel's reason
   for (const KernelSupport& answer : answers) {
     INFO(answer.kernel);
     CHECK_FALSE(answer.reason.empty());
-    CHECK(contains(message, answer.reason));
+    CHECK((names_attribute || contains(message, answer.reason)));
     ++coverage[device.info().uri][answer.kernel].refused;
   }
 }

@@ -97,8 +97,8 @@ GABLE_API gable_status gable_open(const char* uri, gable_device** device);
 GABLE_API void gable_close(gable_device* device);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
-/* These four fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has each kernel's reason) or
- * GABLE_OUT_OF_MEMORY. A plan runs in one thread at a time. */
+/* These four fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has the attribute at fault, or each
+ * kernel's reason) or GABLE_OUT_OF_MEMORY. A plan runs in one thread at a time. */
 GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
 GABLE_API gable_status gable_plan_matmul(const gable_device* device, const gable_matmul* matmul, gable_plan** plan);
 GABLE_API gable_status gable_plan_max_pool(const gable_device* device, const gable_max_pool* pool, gable_plan** plan);
