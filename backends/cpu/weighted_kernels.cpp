@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "backends/cpu/cropped.h"
 #include "backends/cpu/fastest.h"
 #include "backends/cpu/folded.h"
 #include "backends/cpu/reordered.h"
@@ -244,6 +245,7 @@ constexpr CpuKernels::Kernel f32_kernel(const char* name, std::string (*refusal)
 }
 
 constexpr CpuKernels::Kernel kKernels[] = {
+    {"cropped", nothing_missing<cpu::Target>, refuse_cropped, make_cropped_plan, cropped_seconds},
     bf16_kernel<cpu::amx_unit>("amx"),
     bf16_kernel<cpu::bf16_dot_unit>("bf16_dot"),
     f32_kernel<cpu::DepthwisePlan>("depthwise", strict<cpu::depthwise_refusal>, seconds_of<cpu::depthwise_seconds>),

@@ -61,6 +61,16 @@ std::vector<Conv2d> odd_convolutions() {
        .padding = {1, 1, 3, 3},
        .dilation = {1, 2},
        .groups = 2},
+      // rows and columns of a window that read padding alone, before and after the image, with strides and dilation
+      {.input = {1, 30, 4, 4}, .weights = {36, 30, 1, 21}, .padding = {0, 10}},
+      {.input = {2, 12, 2, 3}, .weights = {40, 6, 7, 5}, .padding = {3, 4}, .groups = 2},
+      {.input = {1, 18, 3, 5},
+       .weights = {18, 1, 9, 7},
+       .stride = {2, 3},
+       .padding = {8, 3, 7, 4},
+       .dilation = {2, 1},
+       .groups = 18},
+      {.input = {1, 3, 2, 40}, .weights = {33, 3, 5, 3}, .stride = {1, 2}, .padding = {6, 1}, .dilation = {3, 1}},
       // one output column with a horizontal stride, which oneDNN's brgemm gets wrong
       {.input = {1, 1, 10, 1}, .weights = {33, 1, 4, 4}, .stride = {1, 3}, .padding = {1, 2, 3, 2}, .dilation = {2, 1}},
       {.input = {2, 33, 19, 1},

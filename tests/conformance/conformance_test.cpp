@@ -229,6 +229,36 @@ TEST_CASE("windows that tile a row are folded into channels, for each kernel tha
   }
 }
 
+TEST_CASE("windows larger than the image are cropped to the taps that read it, for each dtype and layout") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+      const Device device = open("cpu?kernel=cropped&threads=2");
+      Coverage coverage;
+      for (const std::int64_t groups : {1, 3, 24}) {
+        const Conv2d conv{.input = {2, 24, 3, 4},
+                          .weights = {48, 24 / groups, 9, 5},
+                          .stride = {1, 2},
+                          .padding = {4, 9, 7, 5},
+                          .dilation = {1, 2},
+                          .groups = groups,
+                          .dtype = dtype,
+                          .layout = layout,
+                          .epilogue = {.bias = groups > 1, .activation = Activation::relu}};
+        check_case(device, Case(conv), coverage);
+      }
+      CHECK(runs_of_kernel(coverage, device.info().uri, "cropped") == 3);
+    }
+  }
+}
+
+TEST_CASE("plans that crop one window to different taps do not share packed weights") {
+  const Device device = open("cpu?kernel=cropped&threads=1");
+  const auto key = [&](const Padding& padding) {
+    return device.plan(Conv2d{.input = {1, 16, 1, 8}, .weights = {16, 16, 3, 3}, .padding = padding}).packing();
+  };
+  CHECK(key({0, 1, 2, 1}) != key({2, 1, 0, 1}));
+}
+
 TEST_CASE("images of nchw that the caches do not keep together are reordered one at a time") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int threads : {1, 2}) {

@@ -104,12 +104,16 @@ std::vector<Conv2d> one_for_each_family() {
   half_planes.dtype = half_pointwise.dtype = half_groups.dtype = DType::bf16;
   const Conv2d few{.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}};
   const Conv2d patches{.input = {2, 3, 8, 12}, .weights = {16, 3, 4, 4}, .stride = {4, 4}, .layout = Layout::nhwc};
+  Conv2d cropped = dense;
+  cropped.input = {1, 24, 2, 2};
+  cropped.weights = {40, 24, 7, 7};
+  cropped.padding = {3, 3, 3, 3};
   Conv2d deep{.input = {1, 32, 8, 8}, .weights = {32, 1, 3, 3}, .groups = 32, .layout = Layout::nhwc};
   Conv2d deep_planes = deep, pooled = dense;
   deep_planes.layout = Layout::nchw;
   pooled.epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}};
-  return {dense,  half,        pointwise, half_pointwise, few_outputs, planes,      half_planes,
-          groups, half_groups, few,       patches,        deep,        deep_planes, pooled};
+  return {dense,       half, pointwise, half_pointwise, few_outputs, planes,      half_planes, groups,
+          half_groups, few,  patches,   cropped,        deep,        deep_planes, pooled};
 }
 
 /// The op's plan, packed weights and first run, each of whose allocations fails once; after that, the device still

@@ -98,6 +98,7 @@ struct Least {
 
 /// About three quarters of what was counted, CUDA's on an H200.
 constexpr Least kLeast[] = {
+    {"cpu", "cropped", 40},
     {"cpu", "amx", 10},
     {"cpu", "bf16_dot", 24},
     {"cpu", "depthwise", 8},
