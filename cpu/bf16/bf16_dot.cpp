@@ -234,7 +234,14 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
     const bool prefetches = tile.next_weights > 0 && half_index < 2;
     const std::int64_t ahead =
         prefetches ? tile.next_weights + half_index * (kWeightBlock / 2) : kNearWeights + kWeightBlock / 2;
-    add_products<Lanes, kPositions, kVectors, kStride, kSingle>(acc, tile, input, tile.taps.of_half[half], ahead);
+    TapRange taps = tile.taps.of_half[half];
+    const std::int64_t end_tap = taps.end;
+    if (tile.taps.run > 0) taps.end = taps.begin + tile.taps.run;
+    while (taps.begin < end_tap) {
+      add_products<Lanes, kPositions, kVectors, kStride, kSingle>(acc, tile, input, taps, ahead);
+      if (taps.end >= end_tap) break;
+      taps = {taps.begin + tile.taps.pitch, taps.end + tile.taps.pitch};
+    }
     if (tile.register_epilogue != nullptr) {
       const Epilogue& epilogue = *tile.register_epilogue;
       const EpilogueVectors<DType::bf16> vectors(epilogue);

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cpu/bf16/axis.h"
+#include "cpu/bf16/in_rows.h"
 #include "cpu/bf16/positions.h"
 #include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
@@ -43,8 +44,9 @@ std::int64_t l1_lines(std::int64_t pitch) {
 /// Fills one Blocking. The steps depend on one another in the order of run().
 class Search {
  public:
-  Search(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads)
-      : p_(problem), unit_(unit), threads_(threads) {
+  /// `in_rows`: tiles read the image row by row; precondition: may_read_in_rows().
+  Search(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads, bool in_rows)
+      : p_(problem), unit_(unit), threads_(threads), in_rows_(in_rows) {
     b_.geometry = geometry_of(problem, unit);
     b_.terms = terms_of(problem, b_.geometry, products, unit);
     b_.phases = phases_of(problem, b_.terms);
@@ -72,7 +74,8 @@ class Search {
   StripLayout layout(InputPath path) const { return {p_, g_, b_.terms, b_.phases, path}; }
   StripShape shape() const { return layout(b_.input).shape(work_.rows, work_.columns); }
   std::int64_t thread_bytes() const {
-    const std::int64_t strip = b_.input == InputPath::in_image ? 0 : strip_elements(shape(), b_.terms);
+    const bool in_image = b_.input == InputPath::in_image || b_.input == InputPath::in_rows;
+    const std::int64_t strip = in_image ? 0 : strip_elements(shape(), b_.terms);
     return head_floats(unit_) * static_cast<std::int64_t>(sizeof(float)) + work_.groups * strip * kBf16;
   }
   /// A unit that takes one half at a time reads a panel's weights once for many halves. Where L2 does not keep them,
@@ -173,7 +176,10 @@ class Search {
   // ---- Where tiles read their input.
   void choose_input() {
     work_.images = 1;
-    if (is_pointwise(p_) || reads_single_pixels()) {
+    if (in_rows_) {
+      b_.input = InputPath::in_rows;
+      b_.terms.last_is_single = b_.terms.channels % 2 == 1;
+    } else if (is_pointwise(p_) || reads_single_pixels()) {
       b_.input = may_read_in_place() ? InputPath::in_place : InputPath::staged;
     } else if (may_read_in_image()) {
       b_.input = InputPath::in_image;
@@ -274,6 +280,11 @@ class Search {
       work_.rows = round_up(even_part(g_.rows, most_rows), 2);
       return;
     }
+    if (b_.input == InputPath::in_rows) {
+      work_.columns = g_.columns;
+      work_.rows = even_part(g_.rows, std::clamp(rows_in_l2(), std::int64_t{1}, g_.rows));
+      return;
+    }
     // Folded rows are short, and neighbouring work units have little staged input in common.
     const std::int64_t positions = b_.terms.fold > 1  ? 2 * kMaxPositions
                                    : b_.terms.gathers ? kGatheredPositions
@@ -294,6 +305,12 @@ class Search {
     work_.rows = round_up(even_part(g_.rows, work_.rows), g_.pool);
   }
 
+  /// Rows of output whose input L2 keeps until all panels have read it.
+  std::int64_t rows_in_l2() const {
+    const std::int64_t row_bytes = p_.stride_h * g_.w * p_.c * kBf16;
+    const std::int64_t kept = g_.panels * g_.groups > 1 ? l2_bytes() / 2 / row_bytes : g_.rows;
+    return std::min(kMaxPositions / g_.columns, kept);
+  }
   /// The next group reads other channels of the same cache lines: as many rows as keep their lines in L2 until then.
   std::int64_t rows_of_groups() const {
     if (g_.groups == 1) return g_.rows;
@@ -429,7 +446,9 @@ class Search {
     const std::int64_t pixels =
         source_size(row_axis(p_, g_), work.rows) * source_size(column_axis(p_, g_), work.columns);
     const double pixel = b_.terms.fold > 1 || g_.group_c % 8 == 0 ? kStagedPixel : kPartPixel;
-    const double input = b_.input == InputPath::in_place ? blocks * kReadBlock : pixel + blocks * kStagedBlock;
+    const double input = b_.input == InputPath::in_place || b_.input == InputPath::in_rows
+                             ? blocks * kReadBlock
+                             : pixel + blocks * kStagedBlock;
     const bool half = g_.lanes_of(work.group, work.end_panel - 1) <= kVector;
     const double panels = static_cast<double>(work.end_panel - work.first_panel) - (half ? 0.5 : 0);
     return static_cast<double>(work.groups) * (panel * panels + static_cast<double>(pixels) * input +
@@ -492,6 +511,7 @@ class Search {
   const Conv2dProblem& p_;
   const Bf16Unit& unit_;
   int threads_;
+  bool in_rows_;
   Blocking b_{};
   const Geometry& g_ = b_.geometry;
   WorkCut& work_ = b_.work;
@@ -518,13 +538,19 @@ bool prefers_flat_vectors(const Blocking& b, std::int64_t rows, std::int64_t col
 }  // namespace
 
 Blocking blocking_of(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
-  return Search(p, products, unit, threads).run();
+  Blocking b = Search(p, products, unit, threads, false).run();
+  if (unit.windows == WindowInput::strip || !may_read_in_rows(p, b, unit)) return b;
+  Blocking rows = Search(p, products, unit, threads, true).run();
+  if (unit.windows == WindowInput::image) return rows;
+  constexpr double kClearly = 0.95;
+  return window_cycles(p, rows, unit) < kClearly * window_cycles(p, b, unit) ? rows : b;
 }
 
 bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns) {
   if (b.geometry.pool == 2) return false;
-  if (rows == 1) return true;
-  if (b.input == InputPath::in_place) return false;  // strided rows are no run of positions
+  if (rows == 1) return b.input != InputPath::in_rows;
+  // Rows in the image are no run of positions, nor are strided pixels.
+  if (b.input == InputPath::in_place || b.input == InputPath::in_rows) return false;
   const std::int64_t most = b.positions, flat = (rows - 1) * b.strip.columns + columns;
   if (b.positions > kHalfPositions) return prefers_flat_vectors(b, rows, columns, flat);
   const auto cost = [&](std::int64_t positions) {

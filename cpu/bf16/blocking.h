@@ -66,6 +66,11 @@ struct Blocking {
 
 Blocking blocking_of(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads);
 
+/// Whether work units go through runs of positions: rows, or flat.
+inline bool reads_rows(const Blocking& b) {
+  return b.input == InputPath::staged || b.input == InputPath::in_place || b.input == InputPath::in_rows;
+}
+
 /// Time that starting and storing a half takes, in positions.
 constexpr std::int64_t kHalfCost = 2;
 

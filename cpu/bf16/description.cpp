@@ -6,8 +6,6 @@
 namespace gable::cpu::bf16 {
 namespace {
 
-bool reads_rows(const Blocking& b) { return b.input == InputPath::staged || b.input == InputPath::in_place; }
-
 /// Calls use(work) for the described work units. Returns whether these are all work units.
 template <class Use>
 bool for_described_work_units(const Blocking& b, const Use& use) {
@@ -26,7 +24,7 @@ std::string panels_text(const Blocking& b, const Bf16Unit& unit) {
 }
 
 std::string input_text(const Blocking& b, const Bf16Unit& unit) {
-  if (b.input == InputPath::in_image) return "input in place";
+  if (b.input == InputPath::in_image || b.input == InputPath::in_rows) return "input in place";
   std::int64_t staged = 0, in_place = 0;
   const bool all =
       for_described_work_units(b, [&](const WorkUnit& w) { ++(may_read_in_place(b, unit, w) ? in_place : staged); });

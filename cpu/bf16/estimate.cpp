@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/bf16/blocking.h"
+#include "cpu/bf16/in_rows.h"
 #include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
@@ -35,6 +36,9 @@ constexpr double kPairsOfWholeVectors = 1 / 1.3;
 // between products.
 constexpr double kFoldedPair = 0.5;                      // of a pair of channels of a position, for 16 lanes
 constexpr double kFoldedElement = 0.2, kFoldedRow = 10;  // to stage an element, and a row
+
+/// The model of windows (in_rows.h), over what it says: other kernels are estimated at 1.2 to 1.3 of their time.
+constexpr double kWindow = 0.95;
 
 /// Positions that are computed. Full halves end with a row, or go on with the next one where that takes fewer.
 double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
@@ -95,8 +99,16 @@ double folded_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16
          tile_cycles(b, unit);
 }
 
+/// Whether the model of windows (in_rows.h) was fitted to such a cut: of a unit that loads pairs, on a core that does
+/// not halve vectors.
+bool models_window(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
+  if (unit.loads_full_halves || is_pointwise(p) || core_kind(bf16::kVector) != CoreKind::whole_512) return false;
+  return b.input == bf16::InputPath::in_rows || (b.input == bf16::InputPath::staged && b.terms.fold == 1);
+}
+
 /// Products, staging, storing and tiles of all units of work.
 double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b, const Bf16Unit& unit) {
+  if (models_window(p, b, unit)) return kWindow * bf16::window_cycles(p, b, unit);
   const bf16::Geometry& g = b.geometry;
   const bool whole = core_kind(bf16::kVector) == CoreKind::whole_512;
   if (b.terms.fold > 1 && g.groups == 1 && !unit.loads_full_halves && whole) return folded_cycles(p, b, unit);

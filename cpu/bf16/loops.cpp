@@ -14,6 +14,10 @@ std::uint16_t* strip_in(const Run& run, float* workspace) {
 
 /// Work units with other panels of the same input follow one another: the strip still holds it for the second one.
 InputView input_of(const Run& run, const WorkUnit& work, float* workspace) {
+  if (run.blocking.input == InputPath::in_rows) {
+    note(run, Path::bf16_in_rows);
+    return view_in_rows(run, work);
+  }
   if (may_read_in_place(run.blocking, run.unit, work)) {
     note(run, Path::bf16_in_place);
     return view_in_place(run, work);
@@ -93,8 +97,7 @@ void compute_by_images(TileLoop& loop, std::uint16_t* strip) {
 
 void compute_work_unit(const Run& run, std::int64_t index, float* workspace) {
   const WorkUnit work = work_unit_at(run.blocking, index);
-  if (run.blocking.input == InputPath::staged || run.blocking.input == InputPath::in_place)
-    return compute_groups(run, work, workspace);
+  if (reads_rows(run.blocking)) return compute_groups(run, work, workspace);
   TileLoop loop(run, work, workspace);
   if (run.blocking.input == InputPath::in_image) {
     compute_in_image(loop);

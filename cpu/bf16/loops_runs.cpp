@@ -16,6 +16,7 @@ struct HalfRun {
   int positions;  // of each half
   TapRange taps;
   std::int64_t row, column;
+  bool on_border;  // in the image: some of the taps read padding beside it. Then it is one half
 };
 
 /// Runs whose accumulators exist at a time, so that all of them use a block of weights while L1 holds it.
@@ -29,7 +30,8 @@ class RunGroup {
     if (count_ > 0) {
       HalfRun& last = runs_[count_ - 1];
       const bool same_taps = last.taps.begin == half.taps.begin && last.taps.end == half.taps.end;
-      const bool follows = last.row == half.row && last.positions == half.positions && same_taps &&
+      const bool follows = !last.on_border && !half.on_border && last.row == half.row &&
+                           last.positions == half.positions && same_taps &&
                            last.column + last.halves * last.positions == half.column;
       if (follows) {
         ++last.halves;
@@ -111,9 +113,16 @@ class RunLoop {
       const std::int64_t positions = std::min(step, columns - column);
       const bool whole = !flat_ || (column >= whole_.begin && column + positions <= whole_.end);
       group_.add({a, 1, static_cast<int>(positions), whole ? taps : taps_between(column, column + positions - 1), row,
-                  column});
+                  column, is_on_border(column, positions)});
       if (group_.is_full()) multiply();
     }
+  }
+
+  bool is_on_border(std::int64_t column, std::int64_t positions) const {
+    if (b_.input != InputPath::in_rows || b_.terms.fold > 1) return false;
+    const Axis axis = column_axis(loop_.run().problem, b_.geometry);
+    const std::int64_t first = loop_.work().first_column + column;
+    return axis.taps_of(first).begin > 0 || axis.taps_of(first + positions - 1).end < axis.taps;
   }
 
   /// The group's halves, panel by panel.
@@ -165,7 +174,7 @@ class RunLoop {
         tile.positions[0] = run.positions;
         tile.repeats = run.halves;
         tile.taps.of_half[0] = run.taps;
-        multiply_run(run, last);
+        run.on_border ? multiply_border(run, last) : multiply_run(run, last);
         accumulators += run.halves * b_.half_floats;
         tile.first_half += run.halves;
       }
@@ -186,6 +195,77 @@ class RunLoop {
     for (std::int64_t half = 0; half < run.halves; ++half, accumulators += b_.half_floats) {
       run_epilogues(run, run.column + half * run.positions, accumulators);
     }
+  }
+
+  /// The positions [begin, end) of a half whose taps in a kernel column read the image.
+  TapRange positions_inside(const HalfRun& run, std::int64_t kernel_column) const {
+    const Axis axis = column_axis(loop_.run().problem, b_.geometry);
+    const std::int64_t first = (loop_.work().first_column + run.column) * axis.stride - axis.pad;
+    return taps_inside(first + kernel_column * axis.dilation, axis.size, axis.stride, run.positions);
+  }
+  /// Calls use(positions, kernel columns) for each run of kernel columns that read the image at the same positions.
+  template <class Use>
+  void for_column_parts(const HalfRun& run, const Use& use) const {
+    for (std::int64_t first = 0, next; first < b_.terms.tap_columns; first = next) {
+      const TapRange positions = positions_inside(run, first);
+      for (next = first + 1; next < b_.terms.tap_columns; ++next) {
+        const TapRange others = positions_inside(run, next);
+        if (others.begin != positions.begin || others.end != positions.end) break;
+      }
+      if (positions.begin < positions.end) use(positions, TapRange{first, next});
+    }
+  }
+  /// Part of a half: some positions and the kernel columns that all of them read in the image, or none, for sums of
+  /// zero. Sums pass through memory from part to part, in whole vectors, which loads then need not wait for.
+  static constexpr TapRange kNoColumns{0, 0};
+  void multiply_part(const HalfRun& run, const TapRange& positions, const TapRange& columns) {
+    if (positions.begin == positions.end) return;
+    Tile& tile = loop_.queue().tile();
+    const std::uint16_t* const a = tile.operands.a[0];
+    float* const accumulators = tile.accumulators;
+    tile.operands.a[0] = a + positions.begin * tile.operands.position;
+    tile.accumulators = accumulators + positions.begin * kLanes;
+    tile.positions[0] = static_cast<int>(positions.end - positions.begin);
+    set_columns(run, columns);
+    loop_.queue().multiply_half(nullptr);
+    tile.operands.a[0] = a;
+    tile.accumulators = accumulators;
+    tile.positions[0] = run.positions;
+  }
+  void set_columns(const HalfRun& run, const TapRange& columns) {
+    Taps& taps = loop_.queue().tile().taps;
+    const std::int64_t after = b_.terms.tap_columns - columns.end;
+    taps.of_half[0] = {run.taps.begin + columns.begin, columns.end == 0 ? run.taps.begin : run.taps.end - after};
+    taps.run = columns.end - columns.begin;
+    taps.pitch = b_.terms.tap_columns;
+  }
+
+  /// A half at the image's left or right border, which skips the padding beside the image. The kernel columns that all
+  /// positions read come last, so that the epilogue follows in registers.
+  void multiply_border(const HalfRun& run, bool last) {
+    Tile& tile = loop_.queue().tile();
+    const bool added = tile.adds;
+    TapRange of_all{0, 0};
+    for_column_parts(run, [&](const TapRange& positions, const TapRange& columns) {
+      if (positions.end - positions.begin == run.positions) {
+        of_all = columns;
+        return;
+      }
+      multiply_part(run, positions, columns);
+      if (tile.adds) return;
+      multiply_part(run, {0, positions.begin}, kNoColumns);
+      multiply_part(run, {positions.end, run.positions}, kNoColumns);
+      tile.adds = true;
+    });
+    if (of_all.begin < of_all.end) {
+      set_columns(run, of_all);
+      multiply_run(run, last);
+    } else {
+      if (!tile.adds) multiply_part(run, {0, run.positions}, kNoColumns);
+      if (last) run_epilogues(run, run.column, tile.accumulators);
+    }
+    tile.taps.run = 0;
+    tile.adds = added;
   }
 
   /// The epilogues of a half's positions, from `column` on, except positions that are no outputs.

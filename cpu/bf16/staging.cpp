@@ -26,6 +26,13 @@ InputView view_in_place(const Run& run, const WorkUnit& work) {
           run.blocking.terms.block_channels, true};
 }
 
+InputView view_in_rows(const Run& run, const WorkUnit& work) {
+  const Conv2dProblem& p = run.problem;
+  InputView view = view_in_place(run, work);
+  view.first -= (p.pad_top * run.blocking.geometry.w + p.pad_left) * p.c;
+  return view;
+}
+
 namespace {
 
 /// The rows of one group's strip, without what differs from row to row.

@@ -17,6 +17,8 @@ struct InputView {
 
 /// x itself, of a pointwise problem.
 InputView view_in_place(const Run& run, const WorkUnit& work);
+/// x itself, read row by row: the first tap's input of the first output, which may lie in padding.
+InputView view_in_rows(const Run& run, const WorkUnit& work);
 
 /// Stages rows, phase by phase: a row of each of the work unit's groups, whose strips follow one another. Or gathers
 /// the windows of each row of outputs.

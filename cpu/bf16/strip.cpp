@@ -61,7 +61,7 @@ StripShape StripLayout::shape(std::int64_t rows, std::int64_t columns) const {
 
 std::int64_t StripLayout::tap_offset(const StripShape& shape, std::int64_t row, std::int64_t column) const {
   if (path == InputPath::by_images) return (row * shape.columns + column) * kHalfPositions * kChannels;
-  if (path == InputPath::in_image) return (row * problem.w + column) * problem.c;
+  if (path == InputPath::in_image || path == InputPath::in_rows) return (row * problem.w + column) * problem.c;
   const std::int64_t phase =
       index_of(phases.rows, row / problem.dilation_h) * static_cast<std::int64_t>(phases.columns.size()) +
       index_of(phases.columns, column / problem.dilation_w);

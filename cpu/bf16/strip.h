@@ -16,6 +16,7 @@ enum class InputPath {
   staged,     // in the strip
   in_place,   // pointwise bf16 input, where it lies; the last work unit may stage it
   in_image,   // bf16 input in the image, region by region
+  in_rows,    // bf16 input in the image, row by row, by a unit that takes one half at a time
   by_images,  // in a strip in which a half's positions are 16 images at one pixel
 };
 

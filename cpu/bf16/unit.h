@@ -41,6 +41,9 @@ struct SplitFunctions {
   SplitFunction f32[4] = {};
 };
 
+/// Where a unit reads windows that it could read in the image as in a strip. Tests name one.
+enum class WindowInput { by_time, strip, image };
+
 /// Cycles, for estimates.
 struct UnitCosts {
   double position = 0;  // one block of 32 channels and 32 lanes for a position
@@ -63,7 +66,8 @@ struct Bf16Unit {
   /// The unit always loads and multiplies `positions` positions of a half, even if fewer are used; its halves share
   /// weights.
   bool loads_full_halves = false;
-  int merged_width = 1;     // groups are merged up to so many channels and lanes
+  bf16::WindowInput windows = bf16::WindowInput::by_time;  // of a unit that takes one half at a time
+  int merged_width = 1;                                    // groups are merged up to so many channels and lanes
   double most_padding = 0;  // the direct kernel is faster if padding multiplies the products by more than this
   bf16::UnitCosts costs;
   /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block; whether

@@ -78,6 +78,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_split",
     "bf16_in_place",
     "bf16_in_image",
+    "bf16_in_rows",
     "bf16_by_images",
     "bf16_panels",
     "bf16_held_weights",
@@ -105,10 +106,13 @@ constexpr std::array<std::string_view, kUnits> kUnitNames = {"vectors", "amx", "
 
 constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= Path::bf16_non_temporal; }
 
-/// AMX takes all paths of bf16 kernels but halves of more positions than a tile has rows. AVX512-BF16 makes one product
-/// a term, and reads neither images in place nor sixteen at a time.
+/// Paths of units that take one half at a time.
+constexpr bool needs_single_halves(Path path) { return path == Path::bf16_narrow_halves || path == Path::bf16_in_rows; }
+
+/// AMX takes all paths of bf16 kernels but those of single halves. AVX512-BF16 makes one product a term, and reads
+/// neither images region by region nor sixteen at a time.
 constexpr bool takes(PathUnit unit, Path path) {
-  if (path == Path::narrow_groups || path == Path::bf16_narrow_halves) return unit == PathUnit::bf16_dot;
+  if (path == Path::narrow_groups || needs_single_halves(path)) return unit == PathUnit::bf16_dot;
   if (!is_bf16(path)) return false;
   return unit == PathUnit::amx ||
          (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_held_weights &&
@@ -158,7 +162,7 @@ std::vector<PathCoverage> path_coverage() {
     for (const Target& target : compiled_targets()) {
       if (!exists_on(path, target)) continue;
       if (needs_lines(path) && target.name != "avx512") continue;
-      if (path == Path::bf16_narrow_halves) continue;  // the tests emulate tiles, which have none
+      if (needs_single_halves(path)) continue;  // the tests emulate tiles, which have none
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
     }
     for (const PathUnit unit : {PathUnit::amx, PathUnit::bf16_dot}) {

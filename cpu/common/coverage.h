@@ -79,6 +79,7 @@ enum class Path {
   bf16_split,
   bf16_in_place,
   bf16_in_image,
+  bf16_in_rows,
   bf16_by_images,
   bf16_panels,
   bf16_held_weights,

@@ -33,6 +33,7 @@ Bf16Unit pair_unit() {
   unit.positions = 14;
   unit.loads_full_halves = false;
   unit.runs_epilogue_in_registers = true;
+  unit.windows = WindowInput::strip;
   unit.epilogues = {.bf16 = epilogue, .f16 = nullptr};
   return unit;
 }

@@ -25,11 +25,17 @@ Bf16Unit anything_goes(const Bf16Unit& unit) {
   return copy;
 }
 
-/// The units that this machine has, without their limits on wasted work.
+/// The units that this machine has, without their limits on wasted work; one that takes single halves twice, as it
+/// reads windows in a strip and in the image.
 std::vector<Bf16Unit> units() {
   std::vector<Bf16Unit> all{emulated_unit()};
   for (const Bf16Unit* unit : {&bf16_dot_unit(), &amx_unit()}) {
-    if (unit->missing.empty()) all.push_back(anything_goes(*unit));
+    if (!unit->missing.empty()) continue;
+    all.push_back(anything_goes(*unit));
+    if (unit->loads_full_halves) continue;
+    all.back().windows = bf16::WindowInput::strip;
+    all.push_back(all.back());
+    all.back().windows = bf16::WindowInput::image;
   }
   return all;
 }
@@ -123,6 +129,44 @@ TEST_CASE("bf16: kernels, strides, dilations, paddings, groups and epilogues") {
   // Outputs of padding alone, and a kernel larger than the image.
   check_everywhere(sized({.c = 36, .h = 4, .w = 4, .k = 6, .r = 2, .s = 2, .pad_top = 3, .pad_left = 3}, 3, 3), random);
   check_everywhere(sized({.c = 36, .h = 2, .w = 3, .k = 8, .r = 5, .s = 5, .pad_top = 2, .pad_left = 2}, 2, 2), random);
+}
+
+TEST_CASE("bf16: windows that are read in the image row by row skip the padding beside it") {
+  std::mt19937 random(37);
+  const auto padded = [](std::int64_t width, std::int64_t outputs, std::int64_t columns) {
+    return Conv2dProblem{.n = 2,
+                         .c = 34,
+                         .h = 5,
+                         .w = width,
+                         .k = outputs,
+                         .r = 3,
+                         .s = columns,
+                         .pad_top = 1,
+                         .bias = true,
+                         .activation = Activation::relu};
+  };
+  for (const std::int64_t width : {3, 7, 16, 29, 61}) {
+    for (const std::int64_t outputs : {5, 16, 45}) {
+      Conv2dProblem p = padded(width, outputs, 5);
+      p.pad_left = 2;
+      check_everywhere(sized(p, 1, 2), random, width == 61 ? 2 : 1);
+      p.c = 33;  // half a pair
+      p.stride_h = p.stride_w = 2;
+      check_everywhere(sized(p, 1, 3), random);
+      p.dilation_w = 3;  // kernel columns that no output reads, and outputs that read no kernel column
+      p.pad_left = 9;
+      check_everywhere(sized(p, 1, 14), random);
+    }
+  }
+  // Sums that pass through memory from one round of weights to the next, and groups, alone and merged.
+  check_everywhere(same_padded({.c = 520, .h = 6, .w = 9, .k = 70, .r = 3, .s = 3, .bias = true}), random);
+  check_everywhere(same_padded({.c = 63, .h = 9, .w = 20, .k = 42, .r = 3, .s = 3, .groups = 7}), random, 2);
+  check_everywhere(same_padded({.c = 32, .h = 9, .w = 20, .k = 16, .r = 3, .s = 3, .groups = 8}), random);
+  // Folded columns without padding, and windows within their stride.
+  check_everywhere(
+      sized({.n = 2, .c = 3, .h = 17, .w = 31, .k = 40, .r = 3, .s = 3, .stride_h = 4, .stride_w = 4}, 0, 0), random);
+  check_everywhere(sized({.c = 40, .h = 9, .w = 33, .k = 12, .r = 2, .s = 2, .stride_h = 3, .stride_w = 3}, 0, 0),
+                   random, 2);
 }
 
 TEST_CASE("bf16: panels of one vector, whose halves take up to 28 positions") {
@@ -516,6 +560,7 @@ TEST_CASE("bf16: work units that share a thread's strip, which each run stages a
   Elements others = in_nhwc;
   for (std::size_t i = 0; i < others.size(); ++i) others.set(i, std::numeric_limits<float>::quiet_NaN());
   for (const Bf16Unit& unit : units()) {
+    if (unit.windows == bf16::WindowInput::image) continue;
     const bf16::Blocking b = bf16::blocking_of(p, 1, unit, kThreads);
     INFO(unit.name << ", " << b.work.count << " work units");
     CHECK(b.input == bf16::InputPath::staged);
