@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "cpu/bf16/panels-inl.h"
 #include "cpu/bf16/tile-inl.h"
@@ -15,13 +16,38 @@ namespace {
 
 using namespace bf16;
 
-float operand(std::uint16_t half) { return (half & 0x7f80u) == 0 ? 0.0f : bf16_to_f32(half); }
-
 thread_local int positions_of_a_half = 0, pairs_of_a_block = 0;
 
-/// One row of a tile of sums. A vector of the compiler, because tests spend most of their time in its products, also
-/// where a compiler would not make vectors itself.
-using Lanes = float __attribute__((vector_size(kVector * sizeof(float))));
+/// One row of a tile of sums. Vectors of the compiler that every CPU has, because tests spend most of their time in its
+/// products, also where a compiler would not make vectors itself. GCC keeps wider ones in memory.
+using Quad = float __attribute__((vector_size(4 * sizeof(float))));
+constexpr int kQuads = kVector / 4;
+struct Lanes {
+  Quad quad[kQuads];
+};
+
+/// A row of a tile of operands. memcpy() checks the addresses of the whole row, so a build with sanitizers need not
+/// check each element again, which would take most of the tests' time.
+struct Halves {
+  std::uint16_t half[2 * kVector];
+  Halves(const std::uint16_t* from, int count) {
+    std::memcpy(half, from, static_cast<std::size_t>(count) * sizeof *from);
+  }
+};
+// Called by no function but the next two. GCC inlines only what has the same checks, hence no bf16_to_f32().
+__attribute__((no_sanitize("address", "undefined"))) inline float operand(std::uint16_t half) {
+  return (half & 0x7f80u) == 0 ? 0.0f : __builtin_bit_cast(float, static_cast<std::uint32_t>(half) << 16);
+}
+__attribute__((no_sanitize("address", "undefined"))) void set_input(const Halves& from, int count, float* to) {
+  for (int i = 0; i < count; ++i) to[i] = operand(from.half[i]);
+}
+/// The first and the second channel of each pair.
+__attribute__((no_sanitize("address", "undefined"))) void set_weights(const Halves& from, Lanes* to) {
+  for (int i = 0; i < kVector; ++i) {
+    to[0].quad[i / 4][i % 4] = operand(from.half[2 * i]);
+    to[1].quad[i / 4][i % 4] = operand(from.half[2 * i + 1]);
+  }
+}
 
 class EmulatedTiles {
  public:
@@ -32,34 +58,38 @@ class EmulatedTiles {
   template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
     if constexpr (kTile == 4 || kTile == 5) {
-      for (int row = 0; row < positions_of_a_half; ++row) {
-        for (int i = 0; i < 2 * pairs_of_a_block; ++i)
-          inputs_[kTile - kFirstInput][row][i] = operand(rows[row * stride + i]);
-      }
+      const int channels = 2 * pairs_of_a_block;
+      for (int row = 0; row < positions_of_a_half; ++row)
+        set_input(Halves(rows + row * stride, channels), channels, inputs_[kTile - kFirstInput][row]);
     } else {
-      for (int pair = 0; pair < pairs_of_a_block; ++pair) {
-        for (int i = 0; i < 2 * kVector; ++i)
-          weights_[weights_slot(kTile)][pair][i % 2][i / 2] = operand(rows[pair * stride + i]);
-      }
+      for (int pair = 0; pair < pairs_of_a_block; ++pair)
+        set_weights(Halves(rows + pair * stride, 2 * kVector), weights_[weights_slot(kTile)][pair]);
     }
   }
   /// All indices are those of load(), which is checked: a build with sanitizers spends most of its time here otherwise.
   template <int kSum, int kA, int kB>
   __attribute__((no_sanitize("address", "undefined"))) void dot() {
+    const auto& weights = weights_[weights_slot(kB)];
     for (int row = 0; row < positions_of_a_half; ++row) {
+      const float* x = inputs_[kA - kFirstInput][row];
+      Quad sum[kQuads];
+#pragma GCC unroll 4
+      for (int q = 0; q < kQuads; ++q) sum[q] = accumulators_[kSum][row].quad[q];
       for (int pair = 0; pair < pairs_of_a_block; ++pair) {
-        const float* x = &inputs_[kA - kFirstInput][row][2 * pair];
-        const Lanes* w = weights_[weights_slot(kB)][pair];
-        accumulators_[kSum][row] += x[0] * w[0];
-        accumulators_[kSum][row] += x[1] * w[1];
+#pragma GCC unroll 4
+        for (int q = 0; q < kQuads; ++q) {
+          sum[q] += x[2 * pair] * weights[pair][0].quad[q];
+          sum[q] += x[2 * pair + 1] * weights[pair][1].quad[q];
+        }
       }
+#pragma GCC unroll 4
+      for (int q = 0; q < kQuads; ++q) accumulators_[kSum][row].quad[q] = sum[q];
     }
   }
   template <int kTile>
   void store(float* rows, std::int64_t stride) {
-    for (int row = 0; row < positions_of_a_half; ++row) {
-      for (int lane = 0; lane < kVector; ++lane) rows[row * stride + lane] = accumulators_[kTile][row][lane];
-    }
+    for (int row = 0; row < positions_of_a_half; ++row)
+      std::memcpy(rows + row * stride, &accumulators_[kTile][row], sizeof(Lanes));
   }
 
   static bool overlaps(const Epilogue& call) {
