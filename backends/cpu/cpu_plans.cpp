@@ -85,7 +85,7 @@ class CpuReorder final : public PlanImpl {
       return;
     }
     const auto reorder = reorder_.to == Layout::nhwc ? cpu::nchw_to_nhwc : cpu::nhwc_to_nchw;
-    reorder(a.inputs[0], a.output, s[0], s[1], s[2], s[3], bytes, place_.target, place_.threads);
+    reorder({s[0], s[1], s[2], s[3], bytes}, a.inputs[0], a.output, place_.target, place_.threads);
   }
 
  private:

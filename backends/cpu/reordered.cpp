@@ -119,9 +119,9 @@ class ReorderedPlan final : public PlanImpl {
     inner.inputs[0] = x;
     inner.output = y;
     for (std::int64_t image = 0; image < images_; image += p.n) {
-      cpu::nchw_to_nhwc(from, x, p.n, p.c, p.h, p.w, bytes, *target_, threads_);
+      cpu::nchw_to_nhwc({p.n, p.c, p.h, p.w, bytes}, from, x, *target_, threads_);
       pass_.plan->run(inner);
-      cpu::nhwc_to_nchw(y, to, p.n, p.k, p.ho, p.wo, bytes, *target_, threads_);
+      cpu::nhwc_to_nchw({p.n, p.k, p.ho, p.wo, bytes}, y, to, *target_, threads_);
       from += p.x_elements() * bytes;
       to += p.y_elements() * bytes;
     }
@@ -206,9 +206,9 @@ class ReorderedGroupsPlan final : public PlanImpl {
     float* const y = x + tensor_floats(p.x_elements(), p.dtype);
     inner.inputs[0] = x;
     inner.output = y;
-    cpu::nchw_to_nhwc(from, x, 1, p.c, p.h, p.w, bytes, *target_, 1);
+    cpu::nchw_to_nhwc({1, p.c, p.h, p.w, bytes}, from, x, *target_, 1);
     pass.plan->run(inner);
-    cpu::nhwc_to_nchw(y, to, 1, p.k, p.ho, p.wo, bytes, *target_, 1);
+    cpu::nhwc_to_nchw({1, p.k, p.ho, p.wo, bytes}, y, to, *target_, 1);
   }
 
   Conv2dProblem problem_;

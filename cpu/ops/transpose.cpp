@@ -305,6 +305,13 @@ enum class Sharing {
   columns,  // so that a thread writes neighbouring rows of y, which the next kernel on this thread reads
 };
 
+/// What runs the kernel, and how its threads share a matrix.
+struct Cores {
+  const Target& target;
+  int threads;
+  Sharing sharing;
+};
+
 /// The parts of a matrix that are units of work: kTileRows rows of `width` columns each.
 struct Stripes {
   std::int64_t rows, columns, width;  // the number of parts each way, and the columns of one
@@ -326,31 +333,37 @@ Stripes stripes_of(const Transpose2d& shape, std::int64_t element_bytes, int thr
   return {ceil_div(shape.rows, kTileRows), ceil_div(shape.columns, width), width, by_columns};
 }
 
+/// `count` matrices of one shape and element size, matrix i at i*elements in x and in y.
+struct Matrices {
+  Transpose2d shape;
+  std::int64_t count, elements;
+  int element_bytes;
+};
+
 /// Whether the result exceeds the last level, and each of its rows begins on a cache line.
-bool stores_non_temporal(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
-                         std::int64_t element_bytes) {
-  const std::int64_t y_row = shape.y_stride * element_bytes;
-  return beyond_last_level(images * shape.columns * y_row) && y_row % 64 == 0 && image_bytes % 64 == 0 &&
-         reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+bool stores_non_temporal(const Matrices& matrices, const void* y) {
+  const std::int64_t y_row = matrices.shape.y_stride * matrices.element_bytes;
+  return beyond_last_level(matrices.count * matrices.shape.columns * y_row) && y_row % 64 == 0 &&
+         matrices.elements * matrices.element_bytes % 64 == 0 && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
 }
 
-/// `images` transposes of one shape, image i at i*image_elements in both arrays.
-void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_t image_elements, const void* x,
-                      void* y, int element_bytes, const Target& target, int threads, Sharing sharing) {
-  if (element_bytes != 2 && element_bytes != 4) {
-    throw std::invalid_argument("transpose: element_bytes is " + std::to_string(element_bytes) + ", must be 2 or 4");
+void transpose_matrices(const Matrices& matrices, const void* x, void* y, const Cores& on) {
+  const Transpose2d& shape = matrices.shape;
+  const int bytes = matrices.element_bytes;
+  if (bytes != 2 && bytes != 4) {
+    throw std::invalid_argument("transpose: element_bytes is " + std::to_string(bytes) + ", must be 2 or 4");
   }
-  note_path(element_bytes == 2 ? Path::transpose_2byte : Path::transpose_4byte, target);
-  const bool non_temporal = stores_non_temporal(shape, images, image_elements * element_bytes, y, element_bytes);
-  if (non_temporal) note_path(Path::transpose_non_temporal, target);
-  const auto transpose_stripe = transpose_function_of(target, element_bytes);
-  const Stripes stripes = stripes_of(shape, element_bytes, threads, non_temporal ? Sharing::rows : sharing);
-  parallel_units(threads, images * stripes.count(), [&](std::int64_t unit, int) {
-    const std::int64_t offset = unit / stripes.count() * image_elements;
+  note_path(bytes == 2 ? Path::transpose_2byte : Path::transpose_4byte, on.target);
+  const bool non_temporal = stores_non_temporal(matrices, y);
+  if (non_temporal) note_path(Path::transpose_non_temporal, on.target);
+  const auto transpose_stripe = transpose_function_of(on.target, bytes);
+  const Stripes stripes = stripes_of(shape, bytes, on.threads, non_temporal ? Sharing::rows : on.sharing);
+  parallel_units(on.threads, matrices.count * stripes.count(), [&](std::int64_t unit, int) {
+    const std::int64_t offset = unit / stripes.count() * matrices.elements;
     const std::int64_t row = stripes.row(unit % stripes.count()), column = stripes.column(unit % stripes.count());
-    transpose_stripe({.x = static_cast<const char*>(x) + (offset + row * shape.x_stride + column) * element_bytes,
+    transpose_stripe({.x = static_cast<const char*>(x) + (offset + row * shape.x_stride + column) * bytes,
                       .x_stride = shape.x_stride,
-                      .y = static_cast<char*>(y) + (offset + column * shape.y_stride + row) * element_bytes,
+                      .y = static_cast<char*>(y) + (offset + column * shape.y_stride + row) * bytes,
                       .y_stride = shape.y_stride,
                       .rows = std::min(kTileRows, shape.rows - row),
                       .columns = std::min(stripes.width, shape.columns - column),
@@ -365,17 +378,19 @@ std::int64_t transpose_units(std::int64_t matrices, std::int64_t rows, std::int6
 }
 
 void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads) {
-  transpose_images(shape, 1, 0, x, y, element_bytes, target, threads, Sharing::rows);
+  transpose_matrices({shape, 1, 0, element_bytes}, x, y, {target, threads, Sharing::rows});
 }
 
-void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
-                  int element_bytes, const Target& target, int threads) {
-  transpose_images({c, h * w, h * w, c}, n, c * h * w, x, y, element_bytes, target, threads, Sharing::columns);
+void nchw_to_nhwc(const Images& images, const void* x, void* y, const Target& target, int threads) {
+  const std::int64_t c = images.c, pixels = images.h * images.w;
+  transpose_matrices({{c, pixels, pixels, c}, images.n, c * pixels, images.element_bytes}, x, y,
+                     {target, threads, Sharing::columns});
 }
 
-void nhwc_to_nchw(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
-                  int element_bytes, const Target& target, int threads) {
-  transpose_images({h * w, c, c, h * w}, n, c * h * w, x, y, element_bytes, target, threads, Sharing::rows);
+void nhwc_to_nchw(const Images& images, const void* x, void* y, const Target& target, int threads) {
+  const std::int64_t c = images.c, pixels = images.h * images.w;
+  transpose_matrices({{pixels, c, c, pixels}, images.n, c * pixels, images.element_bytes}, x, y,
+                     {target, threads, Sharing::rows});
 }
 
 }  // namespace gable::cpu

@@ -19,10 +19,14 @@ void transpose(const Transpose2d& shape, const void* x, void* y, int element_byt
 /// Units of work in which threads share the rows of matrices of `rows` x `columns`.
 std::int64_t transpose_units(std::int64_t matrices, std::int64_t rows, std::int64_t columns);
 
-/// Four-dimensional layout changes: n images of c × h × w.
-void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
-                  int element_bytes, const Target& target, int threads);
-void nhwc_to_nchw(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
-                  int element_bytes, const Target& target, int threads);
+/// n images of c × h × w elements, of 2 or 4 bytes each.
+struct Images {
+  std::int64_t n, c, h, w;
+  int element_bytes;
+};
+
+/// Layout changes of dense images. x and y must not overlap.
+void nchw_to_nhwc(const Images& images, const void* x, void* y, const Target& target, int threads);
+void nhwc_to_nchw(const Images& images, const void* x, void* y, const Target& target, int threads);
 
 }  // namespace gable::cpu

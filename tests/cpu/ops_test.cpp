@@ -461,9 +461,9 @@ TEST_CASE("reorder: nchw to nhwc and back, of few and many channels, of images b
         const Elements x = random_elements(type, n * c * h * w, random);
         const Elements expected = in_layout(x, true, n, c, h, w);
         Elements nhwc(type, x.size()), nchw(type, x.size());
-        nchw_to_nhwc(x.data(), nhwc.bytes.data(), n, c, h, w, bytes, *target, 2);
+        nchw_to_nhwc({n, c, h, w, bytes}, x.data(), nhwc.bytes.data(), *target, 2);
         CHECK(nhwc.bytes == expected.bytes);
-        nhwc_to_nchw(nhwc.data(), nchw.bytes.data(), n, c, h, w, bytes, *target, 1);
+        nhwc_to_nchw({n, c, h, w, bytes}, nhwc.data(), nchw.bytes.data(), *target, 1);
         CHECK(nchw.bytes == x.bytes);
       }
     }
