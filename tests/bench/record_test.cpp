@@ -11,6 +11,7 @@
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"
 #include "perfcounters/machine.h"
+#include "tests/tools/fast.h"
 
 using namespace gable::bench;
 using nlohmann::json;
@@ -157,9 +158,10 @@ TEST_CASE("ceilings, rates and refusals come back") {
 }
 
 TEST_CASE("every committed record loads, and no field of a row is lost") {
-  std::size_t rows = 0, gpu_rows = 0;
+  std::size_t records = 0, rows = 0, gpu_rows = 0;
+  const std::size_t step = gable::is_fast() ? 4 : 1;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(GABLE_RESULTS)) {
-    if (entry.path().extension() != ".json") continue;
+    if (entry.path().extension() != ".json" || records++ % step != 0) continue;
     CAPTURE(entry.path().string());
     const json document = json::parse(std::ifstream(entry.path()));
     if (!document.contains("measurements")) continue;  // gable_overhead's, gable_gpu_counters'
@@ -174,8 +176,8 @@ TEST_CASE("every committed record loads, and no field of a row is lost") {
     }
     rows += study.rows.size();
   }
-  CHECK(rows > 2500);
-  CHECK(gpu_rows > 1000);
+  CHECK(rows > 2500 / step);
+  if (!gable::is_fast()) CHECK(gpu_rows > 1000);
 }
 
 TEST_CASE("an old record's device kind comes from the documented names, a new one's only from device_kind") {
