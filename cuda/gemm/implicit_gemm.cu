@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
       bias[threadIdx.x] = 0;
     }
   }
-#pragma unroll
+#pragma unroll 1
   for (int s = 0; s < Tile::kStages - 1; ++s) {
     if (place.first + s < place.last) loader.load(a, ring + s * Tile::kStageBytes);
     commit_copies();

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "cuda/common/clusters.h"
+
 namespace gable::cuda {
 namespace {
 
@@ -15,7 +17,6 @@ struct MmaCosts {
   double memory_bytes;     // of device memory in a second
   double output;           // in the epilogue
   double narrow_store;     // of 16 bytes of outputs, for each store that they take
-  double cluster;          // to add up the splits of a cluster
   double piece;            // of a pixel that is copied in pieces, of all blocks
   double piece_of_thread;  // the same in one thread
 };
@@ -25,14 +26,12 @@ constexpr MmaCosts kCosts16{.launch = 1.1e-6,
                             .memory_bytes = 3.0e12,
                             .output = 0.193,
                             .narrow_store = 0.158,
-                            .cluster = 1543,
                             .piece = 0.048,
                             .piece_of_thread = 39.4};
 constexpr MmaCosts kCosts32{.launch = 1.32e-6,
                             .memory_bytes = 5.0e12,
                             .output = 0.138,
                             .narrow_store = 0.037,
-                            .cluster = 1448,
                             .piece = 0.152,
                             .piece_of_thread = 43.8};
 /// Splits that no cluster shares are added up by a second kernel: its launch in seconds, its bytes a second.
@@ -60,12 +59,17 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   // The least from one block of a multiprocessor to the next. Fitted to half of 395 layers, whose picks then take 1.045
   // instead of 1.048 of the best tile's time, the other half's 1.035 instead of 1.040.
   constexpr double kBlock = 1200;
+  // To add up a cluster's sums: of a wave, and of each output of a block. By every tile of 300 layers, of which none
+  // was fitted to: with clusters_at_once() picks take 1.036 of the best tile's time instead of 1.061.
+  constexpr double kExchange = 1200, kExchangeOfOutput = 0.15;
   const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
   const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
   const double outputs = c.rows * c.columns, outputs_of_thread = outputs / c.threads();
   const std::int64_t tiles = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups;
-  const std::int64_t share = ceil_div(tiles * splits, device.multiProcessorCount);
+  const int working =
+      splits == 1 ? device.multiProcessorCount : splits * clusters_at_once(device.multiProcessorCount, splits);
+  const std::int64_t share = ceil_div(tiles * splits, working);  // of a multiprocessor
   const auto waves = static_cast<double>(ceil_div(share, c.residents));
   const double at_once = static_cast<double>(share) / waves;
   const auto steps = static_cast<double>(ceil_div(ceil_div(std::int64_t{g.depth} * element, 64), splits));
@@ -80,7 +84,8 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const double narrow = stores > 1 ? costs.narrow_store * element * stores / 16 / (g.pooled ? 4 : 1) : 0;
   const double epilogue =
       kEpilogue + at_once * outputs * (costs.output + narrow) + kStoreOfThread * outputs_of_thread * stores;
-  double cycles = waves * (steps * std::max(latency, busy) + epilogue) + (splits > 1 ? costs.cluster : 0);
+  const double exchange = splits > 1 ? kExchange + at_once * outputs * kExchangeOfOutput : 0;
+  double cycles = waves * (steps * std::max(latency, busy) + epilogue + exchange);
   if (splits == 1 && share > 1) cycles = std::max(cycles, kBlock * static_cast<double>(share));
   const auto elements =
       static_cast<double>(p.x_elements() + p.y_elements() + std::int64_t{g.columns} * g.groups * g.depth);
