@@ -171,6 +171,7 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "transpose_elements",
     "reorder_vectors",
     "reorder_elements",
+    "reorder_padded",
     "add_vectors",
     "add_elements",
 });

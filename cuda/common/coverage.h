@@ -172,6 +172,7 @@ enum class Path {
   transpose_elements,
   reorder_vectors,
   reorder_elements,
+  reorder_padded,
   add_vectors,
   add_elements,
   count

@@ -14,4 +14,13 @@ void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t channels,
 void nhwc_to_nchw(const void* x, void* y, std::int64_t n, std::int64_t channels, std::int64_t pixels, int element_bytes,
                   cudaStream_t stream);
 
+/// Planes, and pixels whose channels lie `pitch` elements apart, a multiple of 16 bytes. Elements behind a pixel's
+/// channels are written as zeros and not read.
+struct PaddedReorder {
+  std::int64_t n, channels, pixels, pitch;
+  int element_bytes;
+};
+void nchw_to_padded_nhwc(const void* x, void* y, const PaddedReorder& reorder, cudaStream_t stream);
+void padded_nhwc_to_nchw(const void* x, void* y, const PaddedReorder& reorder, cudaStream_t stream);
+
 }  // namespace gable::cuda

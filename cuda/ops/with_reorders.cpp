@@ -15,7 +15,7 @@ std::string megabytes(std::int64_t bytes) { return std::to_string((bytes + 50000
 /// The passes before and after the kernel, and where their tensors lie in the workspace (offsets in bytes).
 class Passes {
  public:
-  explicit Passes(const Conv2dProblem& problem);
+  Passes(const Conv2dProblem& problem, const PixelPitches& pitches);
 
   const Conv2dProblem& problem() const { return problem_; }
   bool pools() const { return pools_; }
@@ -34,21 +34,28 @@ class Passes {
  private:
   /// Read or written by the reorders.
   std::int64_t reordered_elements() const {
-    return 2 * ((reorders_x_ ? problem_.x_elements() : 0) + (reorders_y_ ? problem_.y_elements() : 0));
+    return (reorders_x_ ? problem_.x_elements() + x_pixels() * pitches_.x : 0) +
+           (reorders_y_ ? problem_.y_elements() + y_pixels() * pitches_.y : 0);
   }
+  std::int64_t x_pixels() const { return problem_.n * problem_.h * problem_.w; }
+  std::int64_t y_pixels() const { return problem_.n * problem_.out_h() * problem_.out_w(); }
+  bool pads_x() const { return pitches_.x != problem_.c; }
+  bool pads_y() const { return pitches_.y != problem_.k; }
   int element() const { return static_cast<int>(size_of(problem_.dtype)); }
   void pool(unsigned char* workspace, void* y, cudaStream_t stream) const;
 
   Conv2dProblem problem_;
+  PixelPitches pitches_;
   bool reorders_x_, reorders_y_;  // a tensor of one channel has the same bytes in both layouts
   bool pools_;
   std::size_t x_at_ = 0, conv_at_ = 0, y_at_ = 0, bytes_ = 0;
 };
 
-Passes::Passes(const Conv2dProblem& p)
+Passes::Passes(const Conv2dProblem& p, const PixelPitches& pitches)
     : problem_(p),
-      reorders_x_(!p.nhwc && p.c > 1),
-      reorders_y_(!p.nhwc && p.k > 1),
+      pitches_{pitches.x == 0 ? p.c : pitches.x, pitches.y == 0 ? p.k : pitches.y},
+      reorders_x_(!p.nhwc && pitches_.x > 1),
+      reorders_y_(!p.nhwc && pitches_.y > 1),
       pools_(!p.pool.none() && !p.pool.is_2x2()) {
   std::int64_t end = 0;
   const auto place = [&](std::int64_t elements) {
@@ -56,9 +63,9 @@ Passes::Passes(const Conv2dProblem& p)
     end += round_up(elements * element(), kAligned);
     return static_cast<std::size_t>(at);
   };
-  if (reorders_x_) x_at_ = place(p.x_elements());
+  if (reorders_x_) x_at_ = place(x_pixels() * pitches_.x);
   if (pools_) conv_at_ = place(p.conv_elements());
-  if (reorders_y_) y_at_ = place(p.y_elements());
+  if (reorders_y_) y_at_ = place(y_pixels() * pitches_.y);
   if (!pools_) conv_at_ = y_at_;
   bytes_ = static_cast<std::size_t>(end);
 }
@@ -67,7 +74,9 @@ std::string Passes::text() const {
   std::string text;
   if (reorders_x_ || reorders_y_) {
     const std::int64_t moved = reordered_elements() * element();
-    text += ", nchw reordered to nhwc and back (" + megabytes(moved) + " moved)";
+    text += pads_x() || pads_y() ? ", nchw reordered to nhwc with padded channels and back ("
+                                 : ", nchw reordered to nhwc and back (";
+    text += megabytes(moved) + " moved)";
   }
   if (pools_) {
     const std::int64_t moved = (2 * problem_.conv_elements() + problem_.y_elements()) * element();
@@ -76,20 +85,33 @@ std::string Passes::text() const {
   return text;
 }
 
-/// Estimated time of a reorder of a tensor whose planes have `plane_bytes`. Planes of whole 16 bytes are moved in such
-/// accesses. Fitted to 85 layers of f16 and bf16 on an H200.
-double reorder_pass_seconds(std::int64_t elements, std::int64_t plane_bytes, int element) {
-  constexpr double kPass = 1.6e-6, kWideBytesPerSecond = 4e12, kNarrowBytesPerSecond = 1.5e12;  // read and written
+/// Estimated time of a reorder that reads and writes `bytes`, of a tensor whose planes have `plane_bytes`. Planes of
+/// whole 16 bytes are moved in such accesses. Fitted to 85 layers of f16 and bf16 on an H200.
+double reorder_pass_seconds(std::int64_t bytes, std::int64_t plane_bytes) {
+  constexpr double kPass = 1.6e-6, kWideBytesPerSecond = 4e12, kNarrowBytesPerSecond = 1.5e12;
   const double rate = plane_bytes % 16 == 0 ? kWideBytesPerSecond : kNarrowBytesPerSecond;
-  return kPass + static_cast<double>(2 * elements * element) / rate;
+  return kPass + static_cast<double>(bytes) / rate;
+}
+
+/// The same with padded channels.
+double padded_pass_seconds(std::int64_t bytes, std::int64_t plane_bytes) {
+  constexpr double kPass = 1.6e-6, kWideBytesPerSecond = 2.5e12, kNarrowBytesPerSecond = 1.5e12;
+  const double rate = plane_bytes % 16 == 0 ? kWideBytesPerSecond : kNarrowBytesPerSecond;
+  return kPass + static_cast<double>(bytes) / rate;
 }
 
 double Passes::seconds() const {
   constexpr double kPoolPass = 3e-6, kPoolBytesPerSecond = 2e12;
   const Conv2dProblem& p = problem_;
   double seconds = 0;
-  if (reorders_x_) seconds += reorder_pass_seconds(p.x_elements(), p.h * p.w * element(), element());
-  if (reorders_y_) seconds += reorder_pass_seconds(p.y_elements(), p.out_h() * p.out_w() * element(), element());
+  if (reorders_x_) {
+    const auto pass = pads_x() ? padded_pass_seconds : reorder_pass_seconds;
+    seconds += pass((p.x_elements() + x_pixels() * pitches_.x) * element(), p.h * p.w * element());
+  }
+  if (reorders_y_) {
+    const auto pass = pads_y() ? padded_pass_seconds : reorder_pass_seconds;
+    seconds += pass((p.y_elements() + y_pixels() * pitches_.y) * element(), p.out_h() * p.out_w() * element());
+  }
   if (pools_) {
     const auto bytes = static_cast<double>(element() * (p.conv_elements() + p.y_elements()));
     seconds += kPoolPass + bytes / kPoolBytesPerSecond;
@@ -100,7 +122,12 @@ double Passes::seconds() const {
 void Passes::before(const void* x, unsigned char* workspace, cudaStream_t stream) const {
   if (!reorders_x_) return;
   note_path(Path::reorders_nchw);
-  nchw_to_nhwc(x, workspace + x_at_, problem_.n, problem_.c, problem_.h * problem_.w, element(), stream);
+  const Conv2dProblem& p = problem_;
+  if (pads_x()) {
+    nchw_to_padded_nhwc(x, workspace + x_at_, {p.n, p.c, p.h * p.w, pitches_.x, element()}, stream);
+  } else {
+    nchw_to_nhwc(x, workspace + x_at_, p.n, p.c, p.h * p.w, element(), stream);
+  }
 }
 
 void Passes::pool(unsigned char* workspace, void* y, cudaStream_t stream) const {
@@ -124,13 +151,18 @@ void Passes::pool(unsigned char* workspace, void* y, cudaStream_t stream) const 
 void Passes::after(void* y, unsigned char* workspace, cudaStream_t stream) const {
   if (pools_) pool(workspace, y, stream);
   if (!reorders_y_) return;
-  nhwc_to_nchw(workspace + y_at_, y, problem_.n, problem_.k, problem_.out_h() * problem_.out_w(), element(), stream);
+  const Conv2dProblem& p = problem_;
+  if (pads_y()) {
+    padded_nhwc_to_nchw(workspace + y_at_, y, {p.n, p.k, p.out_h() * p.out_w(), pitches_.y, element()}, stream);
+  } else {
+    nhwc_to_nchw(workspace + y_at_, y, p.n, p.k, p.out_h() * p.out_w(), element(), stream);
+  }
 }
 
 class PlanWithReorders final : public Conv2dPlan {
  public:
-  PlanWithReorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel)
-      : passes_(problem), kernel_(std::move(kernel)) {}
+  PlanWithReorders(const Conv2dProblem& problem, const PixelPitches& pitches, std::unique_ptr<Conv2dPlan> kernel)
+      : passes_(problem, pitches), kernel_(std::move(kernel)) {}
 
   Conv2dDescription description() const override {
     Conv2dDescription d = kernel_->description();
@@ -168,10 +200,13 @@ Conv2dProblem without_reorders(const Conv2dProblem& problem) {
   return inner;
 }
 
-double reorder_seconds(const Conv2dProblem& problem) { return Passes(problem).seconds(); }
+double reorder_seconds(const Conv2dProblem& problem, const PixelPitches& pitches) {
+  return Passes(problem, pitches).seconds();
+}
 
-std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel) {
-  return std::make_unique<PlanWithReorders>(problem, std::move(kernel));
+std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel,
+                                          const PixelPitches& pitches) {
+  return std::make_unique<PlanWithReorders>(problem, pitches, std::move(kernel));
 }
 
 }  // namespace gable::cuda

@@ -12,11 +12,18 @@ namespace gable::cuda {
 /// The problem that is left for the kernel: NHWC, without a pool or with one of 2x2.
 Conv2dProblem without_reorders(const Conv2dProblem& problem);
 
+/// Elements from a pixel to the next of the kernel's tensors, where it wants more than their channels. A max-pool in a
+/// pass of its own has none.
+struct PixelPitches {
+  std::int64_t x = 0, y = 0;  // 0: the channels
+};
+
 /// Estimated time of the passes before and after the kernel.
-double reorder_seconds(const Conv2dProblem& problem);
+double reorder_seconds(const Conv2dProblem& problem, const PixelPitches& pitches = {});
 
 /// `kernel` is a plan of without_reorders(problem).
-std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel);
+std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel,
+                                          const PixelPitches& pitches = {});
 
 /// A kernel (see conv2d_plan.h) that takes every layout and pool because `Kernel` runs between reorders.
 template <typename Kernel>

@@ -111,7 +111,8 @@ std::string parts_text(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 class WgmmaPlan final : public Conv2dPlan {
  public:
-  WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaOverrides& overrides);
+  /// `padded`: x and y have whole vectors of channels.
+  WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaOverrides& overrides, bool padded);
 
   Conv2dDescription description() const override;
   Packing packing() const override {
@@ -149,11 +150,12 @@ WgmmaGeometry geometry_of(const Conv2dProblem& padded, const cudaDeviceProp& dev
   return *std::move(geometry);
 }
 
-WgmmaPlan::WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaOverrides& overrides)
+WgmmaPlan::WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaOverrides& overrides,
+                     bool padded)
     : problem_(problem),
       padded_(with_whole_vectors(problem)),
       geometry_(geometry_of(padded_, device, overrides)),
-      copies_(copies_of(problem, padded_, geometry_)),
+      copies_(padded ? Copies{} : copies_of(problem, padded_, geometry_)),
       kernel_(kernel_of(problem.dtype, geometry_)) {
   bind_context();
   arguments_ = wgmma_arguments(padded_, geometry_);
@@ -250,16 +252,17 @@ std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& d
          ": the input that a tile's taps read does not fit shared memory";
 }
 
-double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+namespace {
+
+/// Estimated, with the copies that it needs.
+double seconds_with(const Conv2dProblem& problem, const Conv2dProblem& padded, const WgmmaGeometry& geometry,
+                    const Copies& copies) {
   // The constants of estimate.cpp are fitted to an H200 in graphs, every tile, f16, bf16 and tf32, batch 32 and 1.
   // Filters of several taps: the named suites and half of 404 other layers; on the other half the tile that is picked
   // took 1.021 times as long as the best (geometric mean), at most 1.13 times. 1x1 filters: 221 layers, 80 of them the
   // suites'; on 259 others the picks took 1.029, at most 1.30 times. tf32 keeps constants of an earlier fit there,
   // which picked better. kLaunch and kHertz were fitted earlier.
   constexpr double kLaunch = 0.99e-6, kHertz = 1.76e9;
-  const Conv2dProblem padded = with_whole_vectors(problem);
-  const WgmmaGeometry geometry = geometry_of(padded, device, {});
-  const Copies copies = copies_of(problem, padded, geometry);
   const auto element = static_cast<double>(size_of(problem.dtype));
   double seconds = kLaunch + geometry.cycles / kHertz;
   if (geometry.steps.parts > 1) {
@@ -280,13 +283,41 @@ double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device
   return problem.groups > 1 ? kWithGroups * seconds : seconds;
 }
 
+}  // namespace
+
+double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  const Conv2dProblem padded = with_whole_vectors(problem);
+  const WgmmaGeometry geometry = geometry_of(padded, device, {});
+  return seconds_with(problem, padded, geometry, copies_of(problem, padded, geometry));
+}
+
 std::unique_ptr<Conv2dPlan> Wgmma::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
   return make(problem, device, {});
 }
 
 std::unique_ptr<Conv2dPlan> Wgmma::make(const Conv2dProblem& problem, const cudaDeviceProp& device,
                                         const WgmmaOverrides& overrides) {
-  return std::make_unique<WgmmaPlan>(problem, device, overrides);
+  return std::make_unique<WgmmaPlan>(problem, device, overrides, false);
+}
+
+bool Wgmma::takes_padded(const Conv2dProblem& p) {
+  const bool in_parts = p.dtype == DType::f32 && p.math != Math::tf32;  // x is cut in a pass anyway
+  const Conv2dProblem padded = with_whole_vectors(p);
+  return !p.nhwc && !in_parts && (p.pool.none() || p.pool.is_2x2()) && (padded.c != p.c || padded.k != p.k);
+}
+
+PixelPitches Wgmma::padded_pitches(const Conv2dProblem& p) {
+  const Conv2dProblem padded = with_whole_vectors(p);
+  return {.x = padded.c, .y = padded.k};
+}
+
+double Wgmma::seconds_padded(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  const Conv2dProblem padded = with_whole_vectors(problem);
+  return seconds_with(problem, padded, geometry_of(padded, device, {}), {});
+}
+
+std::unique_ptr<Conv2dPlan> Wgmma::make_padded(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<WgmmaPlan>(problem, device, WgmmaOverrides{}, true);
 }
 
 }  // namespace gable::cuda

@@ -355,6 +355,28 @@ TEST_CASE("wgmma computes each of its tiles, layouts, schedules and splits") {
   check(device, nhwc({2, 35, 24, 24}, {45, 35, 3, 3}, DType::f16, Math::strict));
 }
 
+TEST_CASE("wgmma in nchw pads channels as it reorders, of whole vectors of pixels and of single ones") {
+  if (!has_kernel("wgmma")) return;
+  const Device device = open("cuda:0?kernel=wgmma");
+  for (const auto& [dtype, math] :
+       {std::pair{DType::f16, Math::strict}, {DType::bf16, Math::strict}, {DType::f32, Math::tf32}}) {
+    for (const auto& [c, k] :
+         {std::array<std::int64_t, 2>{3, 64}, {9, 45}, {64, 5}, {15, 7}, {35, 130}, {1, 33}, {34, 1}}) {
+      for (const std::int64_t h : {1, 7, 16, 24}) {
+        Conv2d conv = nhwc({3, c, h, h}, {k, c, 3, 3}, dtype, math);
+        conv.layout = Layout::nchw;
+        if (h == 24) conv.stride = {2, 2};
+        if (h == 16) conv.epilogue.max_pool = {2, 2};
+        check(device, conv);
+      }
+    }
+  }
+  Conv2d pooled = nhwc({2, 9, 18, 18}, {21, 9, 3, 3}, DType::f16, Math::strict);
+  pooled.layout = Layout::nchw;
+  pooled.epilogue.max_pool = {3, 3};
+  check(device, pooled);
+}
+
 TEST_CASE("pointwise computes each of its tiles, widths of accesses and strides") {
   if (!has_kernel("pointwise")) return;
   const Device device = open("cuda:0?kernel=pointwise");
