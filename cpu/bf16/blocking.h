@@ -10,9 +10,11 @@
 //   tile       two halves of up to 16 positions (tile.h). Row by row: the same columns of two output rows, as a 2x2
 //              pool needs them. Flat: consecutive positions of the strip; the few positions between one row's end and
 //              the next row's start are computed too.
-// Two kinds of bf16 problem do not stage rows:
+// Three kinds of bf16 problem do not stage rows:
 //   in image   Tiles read the image itself where that pays. Outputs are cut into regions that read the image with the
 //              same taps; padding taps are skipped. A tile of a border column holds 16 of its rows.
+//   in rows    The same by a unit that takes one half at a time, row by row (in_rows.h). A half at the left or right
+//              border takes its kernel columns in parts, each for the positions that read the image there.
 //   by images  Small images with more weights than half of L2 are taken 16 at a time: the positions of a half are one
 //              pixel of 16 images. Weights pass through L2 once for 16 images instead of once for each, halves are
 //              always full, and padding taps are skipped.
