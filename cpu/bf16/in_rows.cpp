@@ -115,7 +115,8 @@ bool may_read_in_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit&
   const Axis rows = row_axis(p, g), columns = column_axis(p, g);
   const std::int64_t border = std::max(g.rows - outputs_inside(rows), g.columns - outputs_inside(columns));
   if (border > kMaxBorder || g.columns > kMaxColumns || p.s > kMaxKernelColumns) return false;
-  if (b.terms.fold > 1 && outputs_inside(columns) < g.columns) return false;
+  // Folded columns are one run of channels: those of a single group, none of them in padding.
+  if (b.terms.fold > 1 && (g.groups > 1 || outputs_inside(columns) < g.columns)) return false;
   const std::int64_t pitch = p.stride_w * p.c * 2;
   return l1_bytes() / kL1WayBytes * (kL1WayBytes / std::gcd(kL1WayBytes, pitch)) >=
          std::min<std::int64_t>(b.positions, g.columns) + 4;

@@ -162,7 +162,10 @@ TEST_CASE("bf16: windows that are read in the image row by row skip the padding 
   check_everywhere(same_padded({.c = 520, .h = 6, .w = 9, .k = 70, .r = 3, .s = 3, .bias = true}), random);
   check_everywhere(same_padded({.c = 63, .h = 9, .w = 20, .k = 42, .r = 3, .s = 3, .groups = 7}), random, 2);
   check_everywhere(same_padded({.c = 32, .h = 9, .w = 20, .k = 16, .r = 3, .s = 3, .groups = 8}), random);
-  // Folded columns without padding, and windows within their stride.
+  // Folded columns without padding, in one group and in several, and windows within their stride.
+  check_everywhere(
+      sized({.c = 15, .h = 9, .w = 31, .k = 12, .r = 3, .s = 3, .stride_h = 4, .stride_w = 4, .groups = 3}, 0, 0),
+      random);
   check_everywhere(
       sized({.n = 2, .c = 3, .h = 17, .w = 31, .k = 40, .r = 3, .s = 3, .stride_h = 4, .stride_w = 4}, 0, 0), random);
   check_everywhere(sized({.c = 40, .h = 9, .w = 33, .k = 12, .r = 2, .s = 2, .stride_h = 3, .stride_w = 3}, 0, 0),
