@@ -33,9 +33,14 @@ struct AmxTiles : AmxRegisters {
 
   class PanelEpilogue {
    public:
-    GABLE_CPU_BF16 PanelEpilogue(const PanelTile& tile, const PendingPanel& panel) : vectors_(tile, panel) {}
+    GABLE_CPU_BF16 PanelEpilogue(const PanelTile& tile, const PendingPanel& panel)
+        : vectors_(tile, panel), ahead_(tile.output_ahead) {}
     GABLE_CPU_BF16 void lines(const float* accumulators, std::uint16_t* y, std::int64_t pitch,
                               std::int64_t count) const {
+      if (ahead_ != 0) {
+        const char* line = reinterpret_cast<const char*>(y + ahead_);
+        for (std::int64_t i = 0; i < count; ++i, line += 2 * pitch) prefetch_for_write(line);
+      }
       if (vectors_.non_temporal) {
         for (std::int64_t i = 0; i < count; ++i, accumulators += kLanes, y += pitch) {
           vectors_.store(_mm512_loadu_ps(accumulators), _mm512_loadu_ps(accumulators + kVector), y);
@@ -62,6 +67,7 @@ struct AmxTiles : AmxRegisters {
 
    private:
     EpilogueVectors<DType::bf16> vectors_;
+    std::int64_t ahead_;
   };
 
   static void prefetch_for_read(const char* line) { __builtin_prefetch(line, 0, 2); }

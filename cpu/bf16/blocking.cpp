@@ -66,6 +66,7 @@ class Search {
     place_weights();
     b_.panel_halves = halves_of_panels();
     lay_out_strip();
+    choose_prefetches();
     return std::move(b_);
   }
 
@@ -501,6 +502,14 @@ class Search {
     w.from_last_level = !w.fit_l2 || b_.input == InputPath::by_images || (w.chunk > 1 && w.chunk < work_.panels);
     const std::int64_t alternating = b_.input == InputPath::in_image ? work_.panels : w.chunk;
     w.fit_l1 = panel_bytes() * alternating <= l1_bytes() / 3;
+  }
+  void choose_prefetches() {
+    // Several products a term leave time for prefetches that find their lines in L2.
+    const auto prefetches = [&](std::int64_t elements) {
+      const std::int64_t share = elements * static_cast<std::int64_t>(size_of(p_.dtype)) / threads_;
+      return b_.terms.products > 1 || share > l2_bytes() / 2;
+    };
+    b_.prefetched = {prefetches(p_.x_elements()), prefetches(p_.y_elements())};
   }
   void lay_out_strip() {
     b_.strip = shape();

@@ -48,6 +48,14 @@ struct WeightsResidency {
   bool from_last_level;  // L2 does not keep weights: each chunk prefetches those of the next chunk to L2
 };
 
+/// Whose lines tiles prefetch between their products. L2 still holds a thread's share of a small tensor, from the layer
+/// that wrote it or read it.
+struct Prefetched {
+  bool input, output;
+};
+/// The output that multiply_panels() prefetches with a stored line lies so many pixels further: a tile.
+constexpr std::int64_t kPixelsAhead = 2 * kHalfPositions;
+
 struct Blocking {
   Geometry geometry;
   Terms terms;
@@ -61,6 +69,7 @@ struct Blocking {
   std::vector<std::int64_t> tap_offsets;
   WorkCut work;
   WeightsResidency weights;
+  Prefetched prefetched;
   std::size_t thread_bytes;  // workspace of a thread: accumulators, bias, strip
 
   bool holds_weights() const { return panel_halves > 2; }

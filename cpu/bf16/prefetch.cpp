@@ -26,6 +26,7 @@ std::int64_t tiles_of(const Blocking& b, const WorkUnit& work) {
 
 Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t index) {
   const Blocking& b = run.blocking;
+  if (!b.prefetched.input) return {};
   const Conv2dProblem& p = run.problem;
   if (!run.unit.loads_full_halves || b.input == InputPath::by_images || b.terms.fold > 1 || b.terms.gathers ||
       index >= b.work.count) {

@@ -166,6 +166,7 @@ struct PanelTile {
   const float* bias;     // of the first lane, or null
   bool relu, non_temporal;
   std::int64_t lines_per_step;  // of an epilogue, between two steps
+  std::int64_t output_ahead;    // elements from a stored line to the one that is prefetched with it; 0: none
   float* accumulators;          // of the pending panel, [half][position][32 lanes], once they are stored
   PendingPanel pending;
 };

@@ -22,7 +22,8 @@ class TileLoop {
   TileLoop(const Run& run, const WorkUnit& work, float* workspace)
       : run_(run),
         work_(work),
-        queue_(run.unit.tile(run.blocking.terms.products), workspace, run.non_temporal),
+        queue_(run.unit.tile(run.blocking.terms.products), workspace,
+               run.blocking.prefetched.output && !run.non_temporal),
         output_(output_pixels(run.blocking.geometry, work)),
         padded_bias_(workspace + accumulator_floats(run.unit)) {
     const Blocking& b = run.blocking;
@@ -39,6 +40,7 @@ class TileLoop {
     panel_tile_.y_pixel = run.problem.k;
     panel_tile_.relu = run.problem.activation == Activation::relu;
     panel_tile_.non_temporal = run.non_temporal;
+    panel_tile_.output_ahead = b.prefetched.output && !run.non_temporal ? kPixelsAhead * run.problem.k : 0;
     panel_tile_.lines_per_step = ceil_div(2 * b.positions, b.terms.blocks);
     panel_tile_.blocks = b.terms.blocks;
     panel_tile_.holds_weights = b.holds_weights();

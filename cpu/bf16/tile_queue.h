@@ -9,9 +9,9 @@ namespace gable::cpu::bf16 {
 
 class TileQueue {
  public:
-  /// `accumulators`: of kTilesAlive tiles, kTileFloats each. With non-temporal stores, output lines are not prefetched.
-  TileQueue(TileFunction function, float* accumulators, bool non_temporal)
-      : function_(function), accumulators_(accumulators), prefetches_output_(!non_temporal) {}
+  /// `accumulators`: of kTilesAlive tiles, kTileFloats each.
+  TileQueue(TileFunction function, float* accumulators, bool prefetches_output)
+      : function_(function), accumulators_(accumulators), prefetches_output_(prefetches_output) {}
   TileQueue(const TileQueue&) = delete;
   TileQueue& operator=(const TileQueue&) = delete;
 

@@ -414,11 +414,23 @@ TEST_CASE("bf16 positions: fewer in a half only where tiles then read a window i
   CHECK(blocking(same_padded({.c = 64, .h = 28, .w = 28, .k = 128, .r = 3, .s = 3})).positions == 14);
 }
 
+TEST_CASE("bf16 prefetch: tensors of which L2 does not hold a thread's share") {
+  const Conv2dProblem small = bf16_problem(same_padded({.c = 32, .h = 20, .w = 20, .k = 64, .r = 3, .s = 3}));
+  const Conv2dProblem large = bf16_problem(same_padded({.c = 32, .h = 400, .w = 400, .k = 8, .r = 3, .s = 3}));
+  CHECK_FALSE(blocking_of(small, 1, emulated_unit(), 1).prefetched.input);
+  CHECK_FALSE(blocking_of(small, 1, emulated_unit(), 1).prefetched.output);
+  CHECK(blocking_of(large, 1, emulated_unit(), 1).prefetched.input);
+  CHECK(blocking_of(large, 1, emulated_unit(), 1).prefetched.output);
+  CHECK_FALSE(blocking_of(large, 1, emulated_unit(), 64).prefetched.output);
+}
+
 TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
   Conv2dProblem p = bf16_problem(same_padded({.n = 2, .c = 32, .h = 30, .w = 20, .k = 32, .r = 3, .s = 3}));
   Bf16Unit unit = emulated_unit();
-  const Blocking b = blocking_of(p, 1, unit, 8);
+  Blocking b = blocking_of(p, 1, unit, 8);
   REQUIRE(b.work.count > 1);
+  CHECK_FALSE(b.prefetched.input);  // L2 holds it
+  b.prefetched.input = true;
   std::vector<std::uint16_t> x(static_cast<std::size_t>(p.x_elements()));
   const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false,
                 1, 1};
@@ -478,7 +490,7 @@ Epilogue epilogue_of(std::int64_t pixels) {
 TEST_CASE("bf16 tile queue: a tile's epilogues overlap with the next tile, or run after it") {
   seen = {};
   std::vector<float> accumulators(kTilesAlive * kTileFloats);
-  TileQueue queue(fake_tile, accumulators.data(), false);
+  TileQueue queue(fake_tile, accumulators.data(), true);
   queue.add(epilogue_of(1));
   queue.add(epilogue_of(2));
   queue.multiply();
@@ -493,10 +505,10 @@ TEST_CASE("bf16 tile queue: a tile's epilogues overlap with the next tile, or ru
   CHECK(seen.accumulators[0] != seen.accumulators[1]);
 }
 
-TEST_CASE("bf16 tile queue: lines that non-temporal stores write are not prefetched") {
+TEST_CASE("bf16 tile queue: output lines are prefetched only where the plan says so") {
   seen = {};
   std::vector<float> accumulators(kTilesAlive * kTileFloats);
-  TileQueue queue(fake_tile, accumulators.data(), true);
+  TileQueue queue(fake_tile, accumulators.data(), false);
   queue.add(epilogue_of(1));
   queue.multiply();
   CHECK(seen.next_counts == std::vector<int>{0});
