@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "backends/cpu/cpu_plans.h"
 #include "backends/cpu/cpu_shape_fits.h"
@@ -14,6 +15,7 @@
 #include "backends/registry/builtin.h"
 #include "backends/threads.h"
 #include "cpu/common/target.h"
+#include "cpu/common/tiling.h"
 
 namespace gable {
 namespace {
@@ -46,10 +48,14 @@ class CpuDevice final : public DeviceImpl {
  public:
   /// `kernel` is empty, or the only one to use.
   CpuDevice(DeviceInfo info, const cpu::Target& target, int threads, std::string kernel)
-      : DeviceImpl(std::move(info)), place_{target, threads}, kernel_(std::move(kernel)) {}
+      : DeviceImpl(std::move(info)), place_{target, threads}, alone_{target, 1}, kernel_(std::move(kernel)) {}
 
   std::vector<KernelOffer> offers(const Op& op) const override {
     std::vector<KernelOffer> all = cpu_kernels().offers(op, place_.target, place_, kernel_);
+    if (kernel_.empty() && is_short(all)) {
+      std::vector<KernelOffer> alone = cpu_kernels().offers(op, alone_.target, alone_, kernel_);
+      if (seconds_of(alone) <= kClearly * seconds_of(all)) all = std::move(alone);
+    }
     for (KernelOffer& offer : all) {
       if (offer.supported()) offer.make = [make = std::move(offer.make), op] { return made(op, make); };
     }
@@ -61,6 +67,17 @@ class CpuDevice final : public DeviceImpl {
   }
 
  private:
+  /// Whether one thread may be faster: a run takes little more than several threads take to begin. A kernel that is
+  /// asked for by its name keeps its threads.
+  bool is_short(const std::vector<KernelOffer>& offers) const {
+    constexpr double kShort = 2 * cpu::kRegionCycles / 3e9;  // by the nominal clock of estimates
+    return place_.threads > 1 && seconds_of(offers) < kShort;
+  }
+  static constexpr double kClearly = 0.85;  // around 2 us, estimates are not precise enough to tell
+  static double seconds_of(const std::vector<KernelOffer>& offers) {
+    return offers.front().seconds.value_or(std::numeric_limits<double>::infinity());
+  }
+
   /// Makes the plan; turns the kernels' exceptions into gable::Error.
   static std::unique_ptr<PlanImpl> made(const Op& op, const std::function<std::unique_ptr<PlanImpl>()>& make) {
     try {
@@ -72,7 +89,7 @@ class CpuDevice final : public DeviceImpl {
     }
   }
 
-  CpuPlace place_;
+  CpuPlace place_, alone_;
   std::string kernel_;
 };
 

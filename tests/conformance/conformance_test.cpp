@@ -208,6 +208,15 @@ TEST_CASE("a depthwise layer of more taps than the tables of the depthwise kerne
   CHECK(runs_of_kernel(coverage, device.info().uri, "direct") == 1);
 }
 
+TEST_CASE("a kernel that is asked for by its name keeps its threads, however short the op is") {
+  const Conv2d conv{.input = {1, 8, 4, 4}, .weights = {8, 8, 1, 1}, .layout = Layout::nhwc};
+  const Device device = open("cpu?kernel=direct&threads=2");
+  CHECK(device.plan(conv).explain().find("2 threads") != std::string::npos);
+  Coverage coverage;
+  check_case(device, Case(conv), coverage);
+  check_case(open("cpu?threads=2"), Case(conv), coverage);
+}
+
 TEST_CASE("windows that tile a row are folded into channels, for each kernel that may compute them") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const int threads : {1, 2}) {
