@@ -139,7 +139,8 @@ GABLE_API gable_status gable_run_add(const gable_plan* plan, const void* a, cons
 
 /* Plans of one op for every batch from `least` to `most`, as gable/batch_plan.h has them: input[0] and shape[0], or m.
  * The batch of the description itself counts for nothing. Several threads may use one at the same time if each runs a
- * different batch. */
+ * different batch. The functions fail like their counterparts for one batch, and with GABLE_INVALID_ARGUMENT unless
+ * 1 <= least <= most, or for a batch outside of these. */
 typedef struct gable_batch_plan gable_batch_plan;
 typedef struct gable_batch_weights gable_batch_weights;
 GABLE_API gable_status gable_batch_plan_conv2d(const gable_device* device, const gable_conv2d* conv, int64_t least,
@@ -154,7 +155,8 @@ GABLE_API void gable_batch_plan_release(gable_batch_plan* plan);
 /* Which device and kernel take which batches, a line each; cut as by gable_plan_explain(). */
 GABLE_API gable_status gable_batch_plan_explain(const gable_batch_plan* plan, char* text, size_t size, size_t* needed);
 /* The plan of one batch, to run it (gable_run_max_pool(), gable_run_add()) or to ask it; gable_plan_release() it. It
- * is made at the first call, and the 64 that were used last are kept. */
+ * is made at the first call, and the 64 that were used last are kept. Calls for the same batch give the same plan,
+ * which gable_batch_run() uses too: it runs in one thread at a time, whatever it was obtained by. */
 GABLE_API gable_status gable_batch_plan_at(const gable_batch_plan* plan, int64_t batch, gable_plan** at);
 /* gable_pack() for the plans of all batches. `weights` must stay as they are while the result is used. */
 GABLE_API gable_status gable_batch_pack(const gable_batch_plan* plan, const void* weights,
