@@ -63,7 +63,8 @@ class GABLE_API BatchPlan {
   void run(const ConstTensorView& x, const BatchWeights& weights, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;
-  /// Of a MaxPool or Reorder, and of an Add.
+  /// Of a MaxPool or Reorder, and of an Add. All throw what Plan::run() throws, and Error(invalid_argument) for a batch
+  /// outside the range or an op that takes other tensors.
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 
