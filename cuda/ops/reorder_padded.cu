@@ -38,7 +38,7 @@ struct Place {
     const int position = tile / a.tiles_of_channels, image = position / a.tiles_an_image;
     channel = (tile - position * a.tiles_of_channels) * rows;
     pixel = static_cast<std::int64_t>(position - image * a.tiles_an_image) * Tile<T, rows>::kPixels;
-    planes = planes_of_all + image * a.channels * a.pixels;
+    planes = planes_of_all + std::int64_t{image} * a.channels * a.pixels;
     rows_of_pixels = pixels_of_all + image * a.pitch * a.pixels;
   }
 };
