@@ -76,6 +76,13 @@ PlanesAccess planes_access(const Conv2dProblem& p) {
   return {.load = planes_are_line(p) ? store : 1, .store = store};
 }
 
+std::int64_t planes_span(const Conv2dProblem& p) {
+  const PlanesCandidate& widest = *std::ranges::max_element(kCandidates, {}, &PlanesCandidate::channels);
+  const std::int64_t bundle = round_up(filling_bundle(p, widest) * p.group_c(), planes_of_step(p.dtype));
+  const std::int64_t last_bundle = p.c - p.group_c();  // its first plane, at most
+  return ((p.n - 1) * p.c + last_bundle + bundle) * p.h * p.w;
+}
+
 PlanesChoice choose_planes(const Conv2dProblem& p, const cudaDeviceProp& device, const PlanesChoice& forced) {
   PlanesChoice best;
   double least = std::numeric_limits<double>::max();

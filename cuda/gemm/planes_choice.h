@@ -39,6 +39,10 @@ struct PlanesAccess {
 };
 PlanesAccess planes_access(const Conv2dProblem& problem);
 
+/// Elements that indices into the input span, whatever the bundle: the last bundle is counted in whole steps and with
+/// all of its groups, though planes behind the input's are not read.
+std::int64_t planes_span(const Conv2dProblem& problem);
+
 /// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests.
 PlanesChoice choose_planes(const Conv2dProblem& problem, const cudaDeviceProp& device, const PlanesChoice& forced = {});
 

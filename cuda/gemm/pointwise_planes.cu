@@ -557,9 +557,8 @@ std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDevicePro
   }
   if (!p.pool.none()) return "a max-pool; it has none";
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
-  // Of whole steps and bundles, some of whose planes are not read.
-  if ((p.n + (p.groups > 1 ? 1 : 0)) * round_up(p.c, planes_of_step(p.dtype)) * p.h * p.w >= kMaxElements) {
-    return "input of 2^31 elements or more; its indices have 32 bits";
+  if (planes_span(p) >= kMaxElements) {
+    return "input and planes beyond it, to whole steps, reach 2^31 elements; its indices have 32 bits";
   }
   return implicit_refusal(p);
 }

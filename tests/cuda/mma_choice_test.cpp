@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <string>
 
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/mma_choice.h"
 #include "cuda/gemm/planes_choice.h"
 #include "cuda/gemm/pointwise.h"
+#include "cuda/gemm/pointwise_planes.h"
 
 namespace gable::cuda {
 namespace {
@@ -145,6 +147,24 @@ TEST_CASE("a forced tile is kept, and estimates are finite and grow with the bat
       }
     }
   }
+}
+
+TEST_CASE("pointwise_planes takes inputs whose indices have 32 bits, with planes that a bundle reaches beyond them") {
+  Conv2dProblem p = pointwise(1, 1 << 14, 256, 1 << 14);  // 2^30 elements
+  p.nhwc = false;
+  for (const std::int64_t groups : {1, 4}) {
+    p.groups = groups;
+    CHECK(planes_span(p) == (std::int64_t{1} << 30));
+    CHECK(PointwisePlanes::refusal(p, h200()).empty());
+  }
+  Conv2dProblem narrow = pointwise(1, 4000, 721, 4000);  // a bundle of 128 groups begins up to 127 planes from the end
+  narrow.nhwc = false;
+  narrow.groups = 4000;
+  CHECK(planes_span(narrow) == std::int64_t{3999 + 128} * 721 * 721);
+  CHECK(PointwisePlanes::refusal(narrow, h200()).empty());
+  narrow.h = narrow.w = narrow.ho = narrow.wo = 722;
+  REQUIRE(narrow.x_elements() < (std::int64_t{1} << 31));
+  CHECK(PointwisePlanes::refusal(narrow, h200()).find("planes beyond it") != std::string::npos);
 }
 
 TEST_CASE("pointwise_planes: forced tiles are kept, accesses divide planes, and estimates grow with the batch") {
