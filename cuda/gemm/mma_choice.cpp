@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 #include "cuda/common/clusters.h"
 
@@ -133,6 +134,7 @@ MmaChoice choose_mma(const Conv2dProblem& problem, const ImplicitGemm& gemm, con
       best = {c.rows, c.columns, splits, cluster, seconds, i};
     }
   }
+  if (best.candidate < 0) throw std::invalid_argument("no tile of the implicit_gemm kernel has the forced numbers");
   return best;
 }
 

@@ -49,10 +49,11 @@ struct MmaChoice {
   int rows = 0, columns = 0, splits = 0;
   bool cluster = true;
   double seconds = 0;  // estimate
-  int candidate = 0;   // the tile's place in the table
+  int candidate = -1;  // the tile's place in the table; not forced
 };
 
-/// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests.
+/// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests; throws
+/// std::invalid_argument if no tile of the table has them.
 MmaChoice choose_mma(const Conv2dProblem& problem, const ImplicitGemm& gemm, const cudaDeviceProp& device,
                      const MmaChoice& forced = {});
 

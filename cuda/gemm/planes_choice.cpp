@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 
 namespace gable::cuda {
 namespace {
@@ -84,6 +86,10 @@ std::int64_t planes_span(const Conv2dProblem& p) {
 }
 
 PlanesChoice choose_planes(const Conv2dProblem& p, const cudaDeviceProp& device, const PlanesChoice& forced) {
+  if (forced.bundle < 0 || forced.bundle > p.groups) {
+    throw std::invalid_argument("a bundle of " + std::to_string(forced.bundle) + " of " + std::to_string(p.groups) +
+                                " groups");
+  }
   PlanesChoice best;
   double least = std::numeric_limits<double>::max();
   for (const PlanesCandidate& c : kCandidates) {
@@ -104,6 +110,7 @@ PlanesChoice choose_planes(const Conv2dProblem& p, const cudaDeviceProp& device,
       }
     }
   }
+  if (best.channels == 0) throw std::invalid_argument("no tile of the pointwise_planes kernel has the forced numbers");
   return best;
 }
 

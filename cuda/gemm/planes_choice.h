@@ -43,7 +43,8 @@ PlanesAccess planes_access(const Conv2dProblem& problem);
 /// all of its groups, though planes behind the input's are not read.
 std::int64_t planes_span(const Conv2dProblem& problem);
 
-/// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests.
+/// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests; throws
+/// std::invalid_argument if no tile of the table has them, or if there are fewer groups or no clusters.
 PlanesChoice choose_planes(const Conv2dProblem& problem, const cudaDeviceProp& device, const PlanesChoice& forced = {});
 
 }  // namespace gable::cuda

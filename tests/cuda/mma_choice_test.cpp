@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <stdexcept>
 #include <string>
 
 #include "cuda/gemm/implicit_gemm.h"
@@ -135,7 +136,12 @@ TEST_CASE("a forced tile is kept, and estimates are finite and grow with the bat
     CHECK(choice.rows == c.rows);
     CHECK(choice.columns == c.columns);
     CHECK(choice.splits == 2);
+    CHECK(&kMmaCandidates[choice.candidate] == &c);
   }
+  const Conv2dProblem p = pointwise(2, 96, 14, 200);
+  CHECK_THROWS_AS(choice_of(p, h200(), {.rows = 96}), std::invalid_argument);
+  CHECK_THROWS_AS(choice_of(p, h200(), {.rows = 32, .columns = 128}), std::invalid_argument);
+  CHECK_THROWS_AS(choice_of(p, h200(), {.splits = 3}), std::invalid_argument);
   for (const std::int64_t c : {3, 64, 1000}) {
     for (const std::int64_t k : {5, 64, 1000}) {
       double before = 0;
@@ -182,6 +188,10 @@ TEST_CASE("pointwise_planes: forced tiles are kept, accesses divide planes, and 
   CHECK(choose_planes(groups, h200()).bundle > 1);  // four channels fill no tile
   CHECK(choose_planes(groups, h200(), {.bundle = 3}).bundle == 3);
   CHECK(choose_planes(p, h200()).bundle == 1);
+  CHECK_THROWS_AS(choose_planes(groups, h200(), {.bundle = 33}), std::invalid_argument);
+  CHECK_THROWS_AS(choose_planes(groups, h200(), {.bundle = -1}), std::invalid_argument);
+  CHECK_THROWS_AS(choose_planes(p, h200(), {.channels = 32, .pixels = 256}), std::invalid_argument);
+  CHECK_THROWS_AS(choose_planes(p, h200(), {.splits = 3}), std::invalid_argument);
   for (const auto& [side, access] : {std::pair{28, 8}, {14, 4}, {7, 1}, {1, 1}}) {
     CHECK(planes_access(pointwise(32, 64, side, 64)).load == access);
   }
@@ -194,6 +204,7 @@ TEST_CASE("pointwise_planes: forced tiles are kept, accesses divide planes, and 
   cudaDeviceProp ampere = h200();
   ampere.major = 8;
   CHECK(choose_planes(pointwise(1, 2048, 8, 64), ampere).splits == 1);
+  CHECK_THROWS_AS(choose_planes(pointwise(1, 2048, 8, 64), ampere, {.splits = 2}), std::invalid_argument);
   double before = 0;
   for (const std::int64_t n : {1, 8, 64, 512}) {
     const double seconds = choose_planes(pointwise(n, 100, 28, 70), h200()).seconds;
