@@ -35,7 +35,8 @@ constexpr MmaCosts kCosts32{.launch = 1.32e-6,
                             .narrow_store = 0.037,
                             .piece = 0.152,
                             .piece_of_thread = 43.8};
-/// Splits that no cluster shares are added up by a second kernel: its launch in seconds, its bytes a second.
+/// Splits that no cluster shares are added up by a second kernel: its launch in seconds, its bytes a second. GPUs
+/// without clusters were not measured.
 constexpr double kSumLaunch = 4e-6, kSumBytes = 2e12;
 
 /// Pieces that a step's pixels are copied in where their channels are no whole 16 bytes: 4 vectors a row.
@@ -69,8 +70,9 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
   const double outputs = c.rows * c.columns, outputs_of_thread = outputs / c.threads();
   const std::int64_t tiles = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups;
+  const bool exchanges = splits > 1 && cluster;
   const int working =
-      splits == 1 ? device.multiProcessorCount : splits * clusters_at_once(device.multiProcessorCount, splits);
+      exchanges ? splits * clusters_at_once(device.multiProcessorCount, splits) : device.multiProcessorCount;
   const std::int64_t share = ceil_div(tiles * splits, working);  // of a multiprocessor
   const auto waves = static_cast<double>(ceil_div(share, c.residents));
   const double at_once = static_cast<double>(share) / waves;
@@ -86,7 +88,7 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const double narrow = stores > 1 ? costs.narrow_store * element * stores / 16 / (g.pooled ? 4 : 1) : 0;
   const double epilogue =
       kEpilogue + at_once * outputs * (costs.output + narrow) + kStoreOfThread * outputs_of_thread * stores;
-  const double exchange = splits > 1 ? kExchange + at_once * outputs * kExchangeOfOutput : 0;
+  const double exchange = exchanges ? kExchange + at_once * outputs * kExchangeOfOutput : 0;
   double cycles = waves * (steps * std::max(latency, busy) + epilogue + exchange);
   if (splits == 1 && share > 1) cycles = std::max(cycles, kBlock * static_cast<double>(share));
   const auto elements =

@@ -87,6 +87,16 @@ TEST_CASE("few deep sums are shared by clusters where the GPU has them, and shal
   CHECK(choice_of(pointwise(32, 64, 28, 64), h200()).splits == 1);
 }
 
+TEST_CASE("33 tiles in 4 parts fill 132 multiprocessors, on which 30 clusters of 4 blocks run at once") {
+  for (const bool cluster : {false, true}) {
+    const auto seconds = [&](std::int64_t tiles) {
+      const MmaChoice forced{.rows = 64, .columns = 64, .splits = 4, .cluster = cluster};
+      return choice_of(pointwise(tiles, 2048, 8, 64), h200(), forced).seconds;
+    };
+    CHECK((seconds(33) > 1.1 * seconds(30)) == cluster);
+  }
+}
+
 TEST_CASE("narrow pixels get tiles of few rows, because each row's copies take time") {
   const MmaChoice narrow = choice_of(pointwise(32, 394, 10, 244), h200());  // 11.0 us; 15.2 in tiles of 128 by 128
   CHECK(narrow.rows == 64);
