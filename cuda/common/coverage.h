@@ -172,7 +172,11 @@ enum class Path {
   transpose_elements,
   reorder_vectors,
   reorder_elements,
-  reorder_padded,
+  reorder_padded_8_channels,
+  reorder_padded_16_channels,
+  reorder_padded_32_channels,
+  reorder_padded_vectors,
+  reorder_padded_elements,
   add_vectors,
   add_elements,
   count

@@ -118,7 +118,10 @@ void launch_reorder(const Pointers& of, const PaddedReorder& r, cudaStream_t str
   const auto blocks = static_cast<unsigned>(r.n * a.tiles_an_image * a.tiles_of_channels);
   launch(padded_reorder_kernel<T, rows, width, to_nhwc>, {dim3(blocks), kThreads, 0, launches_overlap()}, stream,
          static_cast<T*>(of.planes), static_cast<T*>(of.pixels), a);
-  note_path(Path::reorder_padded);
+  note_path(rows == 8    ? Path::reorder_padded_8_channels
+            : rows == 16 ? Path::reorder_padded_16_channels
+                         : Path::reorder_padded_32_channels);
+  note_path(width > 1 ? Path::reorder_padded_vectors : Path::reorder_padded_elements);
 }
 
 template <typename T, int rows, bool to_nhwc>

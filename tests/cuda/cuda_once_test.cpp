@@ -6,8 +6,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -18,6 +20,7 @@
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/ops/reorder.h"
 #include "cuda/studies/bandwidth.h"
 #include "cuda/studies/ceilings.h"
 #include "cuda/studies/pagerank.h"
@@ -182,6 +185,53 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
                                   .layout = layout});
           }
         }
+      }
+    }
+  }
+}
+
+/// Planes to padded pixels and back by the reorders alone. Planes begin `offset` elements behind whole 16 bytes. What
+/// lies around both tensors and, before the way back, behind a pixel's channels is poison.
+template <typename T>
+void check_padded_reorder(const cuda::PaddedReorder& r, std::size_t offset) {
+  INFO(r.channels, " channels in ", r.pitch, ", ", r.pixels, " pixels, ", r.element_bytes, " bytes, offset ", offset);
+  constexpr T kPoison = std::numeric_limits<T>::max();
+  constexpr std::size_t kBehind = 16;
+  const auto n = static_cast<std::size_t>(r.n), channels = static_cast<std::size_t>(r.channels);
+  const auto pixels = static_cast<std::size_t>(r.pixels), pitch = static_cast<std::size_t>(r.pitch);
+  std::vector<T> planes(offset + n * channels * pixels + kBehind, kPoison);
+  std::vector<T> poisoned(n * pixels * pitch + kBehind, kPoison), zeroed = poisoned;
+  std::fill(zeroed.begin(), zeroed.end() - kBehind, T{0});
+  for (std::size_t i = 0; i < n * channels * pixels; ++i) {
+    const std::size_t image = i / (channels * pixels), channel = i / pixels % channels, pixel = i % pixels;
+    const std::size_t padded = (image * pixels + pixel) * pitch + channel;
+    planes[offset + i] = poisoned[padded] = zeroed[padded] = static_cast<T>(1 + i % 65000);
+  }
+  const OnDevice from(planes), to(std::vector<T>(zeroed.size(), kPoison));
+  cuda::nchw_to_padded_nhwc(from.get() + offset, to.get(), r, nullptr);
+  CHECK((to.read() == zeroed));
+  const OnDevice padded(poisoned), back(std::vector<T>(planes.size(), kPoison));
+  cuda::padded_nhwc_to_nchw(padded.get(), back.get() + offset, r, nullptr);
+  CHECK((back.read() == planes));
+}
+
+TEST_CASE("reorders that pad channels write zeros behind them, and reorders back read nothing behind them") {
+  if (is_missing("cuda")) return;
+  for (const auto& [channels, pitch] : {std::array<std::int64_t, 2>{1, 8},
+                                        {3, 8},
+                                        {8, 8},
+                                        {3, 16},
+                                        {13, 16},
+                                        {16, 16},
+                                        {17, 24},
+                                        {3, 40},  // a tile of zeros alone
+                                        {35, 40},
+                                        {67, 72}}) {
+    for (const std::int64_t pixels : {1, 49, 64, 264, 300, 520}) {
+      for (const std::size_t offset : {std::size_t{0}, std::size_t{1}}) {
+        check_padded_reorder<std::uint16_t>({3, channels, pixels, pitch, 2}, offset);
+        check_padded_reorder<std::uint32_t>({3, channels, pixels, pitch, 4}, offset);
+        if (pitch - channels >= 4) check_padded_reorder<std::uint32_t>({2, channels, pixels, pitch - 4, 4}, offset);
       }
     }
   }
