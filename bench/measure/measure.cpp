@@ -111,15 +111,15 @@ struct Contestant {
 };
 
 /// The kernels with their reasons, where several refuse: the error may name the one attribute at fault instead.
-Outcome::Kernels refusing_kernels(const Device& device, const Op& op, const Error& error) {
-  Outcome::Kernels kernels;
+std::vector<KernelRefusal> kernel_refusals(const Device& device, const Op& op, const Error& error) {
+  std::vector<KernelRefusal> kernels;
   if (error.code() != ErrorCode::unsupported) return kernels;
   try {
-    for (KernelSupport& one : device.query(op)) kernels.emplace_back(std::move(one.kernel), std::move(one.reason));
+    for (KernelSupport& one : device.query(op)) kernels.push_back({std::move(one.kernel), std::move(one.reason)});
   } catch (const Error&) {
     return {};
   }
-  return kernels.size() > 1 ? kernels : Outcome::Kernels{};
+  return kernels.size() > 1 ? kernels : std::vector<KernelRefusal>{};
 }
 
 /// Makes a plan for each case on every device that supports it.
@@ -138,7 +138,7 @@ std::vector<Contestant> plan_all(Rivals rivals, const MeasureJob& job) {
         contestants.push_back({&one, std::make_unique<OpRunner>(device, one.op)});
         contestants.back().making = now(job.options) - start;
       } catch (const Error& error) {
-        job.outcome.refuse(identity_of(one), device.uri, error, refusing_kernels(device.device, one.op, error));
+        job.outcome.refuse(identity_of(one), device.uri, error, kernel_refusals(device.device, one.op, error));
       }
     }
   }

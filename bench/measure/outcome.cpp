@@ -40,7 +40,8 @@ ExitCode exit_code(ErrorCode code) {
   return kFailure;
 }
 
-void Outcome::refuse(const Identity& one, const std::string& device, const Error& error, Kernels kernels) {
+void Outcome::refuse(const Identity& one, const std::string& device, const Error& error,
+                     std::vector<KernelRefusal> kernels) {
   invalid += error.code() == ErrorCode::invalid_argument ? 1 : 0;
   no_memory += error.code() == ErrorCode::out_of_memory ? 1 : 0;
   failed += error.code() == ErrorCode::device_failure ? 1 : 0;

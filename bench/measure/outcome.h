@@ -5,7 +5,6 @@
 
 #include <string>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "bench/record/row.h"
@@ -25,10 +24,9 @@ struct Outcome {
   int failed = 0;      ///< pairs in which the device failed
   std::vector<Refusal> refused;
 
-  using Kernels = std::vector<std::pair<std::string, std::string>>;  ///< with the reason of each
-
   /// Counts the error of one case by its kind and keeps it as a refusal. An empty device means all devices.
-  void refuse(const Identity& one, const std::string& device, const Error& error, Kernels kernels = {});
+  void refuse(const Identity& one, const std::string& device, const Error& error,
+              std::vector<KernelRefusal> kernels = {});
 
   /// Adds refusals that were known before anything ran. A case that no device can run is kept once.
   void add(const std::vector<Refusal>& more);

@@ -172,6 +172,12 @@ struct Row {
   double intensity() const { return work.value / farthest().value; }
 };
 
+struct KernelRefusal {
+  std::string kernel{};
+  std::string reason{};
+  bool operator==(const KernelRefusal&) const = default;
+};
+
 /// A case that could not run, with device and reason. An empty device: no device can run it.
 struct Refusal {
   std::string suite{};
@@ -181,7 +187,7 @@ struct Refusal {
   std::string math{};  ///< empty where there is no case
   std::string device{};
   std::string reason{};
-  std::vector<std::pair<std::string, std::string>> kernels{};  ///< with the reason of each, where several refuse
+  std::vector<KernelRefusal> kernels{};  ///< where several refuse
 
   /// For people. A line of a list that is no problem has no name of its own: "toy, line 4".
   std::string label() const { return dtype.empty() && !suite.empty() ? suite + ", " + name : name; }

@@ -415,14 +415,14 @@ json to_json(const Refusal& refusal) {
   json entry{{"suite", refusal.suite}, {"name", refusal.name},     {"problem", refusal.problem},
              {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
   set_if(entry, "math", refusal.math);
-  for (const auto& [kernel, reason] : refusal.kernels)
-    entry["kernels"].push_back({{"kernel", kernel}, {"reason", reason}});
+  for (const KernelRefusal& one : refusal.kernels)
+    entry["kernels"].push_back({{"kernel", one.kernel}, {"reason", one.reason}});
   return entry;
 }
 
-std::vector<std::pair<std::string, std::string>> refusing_kernels_from_json(const json& refused) {
-  std::vector<std::pair<std::string, std::string>> kernels;
-  for (const json& one : refused.value("kernels", json::array())) kernels.emplace_back(one["kernel"], one["reason"]);
+std::vector<KernelRefusal> kernel_refusals_from_json(const json& refused) {
+  std::vector<KernelRefusal> kernels;
+  for (const json& one : refused.value("kernels", json::array())) kernels.push_back({one["kernel"], one["reason"]});
   return kernels;
 }
 
@@ -434,7 +434,7 @@ Refusal refusal_from_json(const json& refused) {
           .math = text_or_empty(refused, "math"),
           .device = refused["device"],
           .reason = refused["reason"],
-          .kernels = refusing_kernels_from_json(refused)};
+          .kernels = kernel_refusals_from_json(refused)};
 }
 
 }  // namespace gable::bench

@@ -498,14 +498,14 @@ void check_part(Checker& check, const json& entry, const std::string& at) {
   }
 }
 
-void check_refusing_kernel(Checker& check, const json& entry, const std::string& at) {
+void check_kernel_refusal(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"kernel", "reason"}) check.text({entry, at, key});
 }
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text({entry, at, key});
   check.choice({entry, at, "math", Presence::optional}, kMaths);
-  check_list(check, {entry, at, "kernels", Presence::optional}, check_refusing_kernel);
+  check_list(check, {entry, at, "kernels", Presence::optional}, check_kernel_refusal);
 }
 
 void check_program(Checker& check, const json& study) {
