@@ -63,12 +63,14 @@ const csvCell = (value) => {
 };
 const csvText = () => {
   const heads = ["name", "device", "precision", "kernel", "cache", "seconds", "q1", "q3", "count", "flop", "q_dram_bytes",
-    "q_source", "flop_per_byte", "gflops", "gb_per_second", "percent_of_roof", "bound", "roof", "flags", "problem"];
+    "q_source", "flop_per_byte", "gflops", "gb_per_second", "percent_of_roof", "bound", "roof", "flags", "problem",
+    "level"];
   const lines = shown.map((point) => {
-    const { bytes } = point.traffic[farthestLevel(point)];
+    const level = farthestLevel(point);
+    const { bytes } = point.traffic[level];
     return [point.label, point.series, point.precision, point.kernel, point.facets.cache, point.seconds, point.q1, point.q3,
       point.count, point.flop, point.traffic.dram?.bytes, point.source, point.flop / bytes, flopsOf(point) / 1e9, bytes / point.seconds / 1e9,
-      point.percent, point.bound, point.roof, point.flags.join("; "), point.problem].map(csvCell).join(",");
+      point.percent, point.bound, point.roof, point.flags.join("; "), point.problem, level].map(csvCell).join(",");
   });
   return [heads.join(","), ...lines].join("\r\n") + "\r\n";
 };
