@@ -192,6 +192,19 @@ def test_an_onnx_convolution_whose_weights_do_not_fit_its_input_is_left_out(mode
     assert "# left out: Conv stem: its weights take 3 channels in each of 3 groups; its input has 3" in lines
 
 
+def test_an_onnx_convolution_whose_outputs_do_not_divide_into_groups_is_left_out(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    value = onnx.helper.make_tensor_value_info
+    floats = onnx.TensorProto.FLOAT
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], name="odd", group=2)
+    weights = onnx.helper.make_tensor("w", floats, (5, 2, 1, 1), [1.0] * 10)
+    graph = onnx.helper.make_graph([node], "odd", [value("x", floats, (1, 4, 6, 6))], [value("y", floats, (1, 5, 6, 6))],
+                                   [weights])
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "odd.onnx"))
+    lines = layers.of_onnx(tmp_path / "odd.onnx").splitlines()
+    assert "# left out: Conv odd: its 5 output channels do not divide into 2 groups" in lines
+
+
 def test_a_file_that_is_no_model_is_named(tmp_path):
     pytest.importorskip("onnx")
     (tmp_path / "no.onnx").write_bytes(b"\xff" * 40)

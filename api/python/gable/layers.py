@@ -206,6 +206,9 @@ def _onnx_convolution(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
     if weights[1] * groups != x[1]:
         raise NotExpressible(f"Conv {node.name or node.output[0]}: its weights take {weights[1]} channels in each of "
                              f"{groups} groups; its input has {x[1]}")
+    if groups < 1 or weights[0] % groups:
+        raise NotExpressible(f"Conv {node.name or node.output[0]}: its {weights[0]} output channels do not divide into "
+                             f"{groups} groups")
     window = weights[2:]
     stride, dilation = (tuple(attributes.get(key, (1, 1))) for key in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", b"NOTSET").decode()
