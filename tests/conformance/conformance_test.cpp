@@ -211,13 +211,17 @@ TEST_CASE("a depthwise layer of more taps than the tables of the depthwise kerne
   CHECK(runs_of_kernel(coverage, device.info().uri, "direct") == 1);
 }
 
-TEST_CASE("a kernel that is asked for by its name keeps its threads, however short the op is") {
-  const Conv2d conv{.input = {1, 8, 4, 4}, .weights = {8, 8, 1, 1}, .layout = Layout::nhwc};
-  const Device device = open("cpu?kernel=direct&threads=2");
-  CHECK(device.plan(conv).explain().find("2 threads") != std::string::npos);
-  Coverage coverage;
-  check_case(device, Case(conv), coverage);
-  check_case(open("cpu?threads=2"), Case(conv), coverage);
+TEST_CASE("a short op runs on one thread, and on all threads of a kernel that is asked for by its name") {
+  const Conv2d conv{
+      .input = {1, 32, 12, 12}, .weights = {32, 1, 3, 3}, .padding = {1, 1}, .groups = 32, .layout = Layout::nhwc};
+  const auto threads_of = [&](const char* uri) {
+    const Device device = open(uri);
+    Coverage coverage;
+    check_case(device, Case(conv), coverage);
+    return device.plan(conv).explain().find("2 threads") != std::string::npos ? 2 : 1;
+  };
+  CHECK(threads_of("cpu?threads=2") == 1);
+  CHECK(threads_of("cpu?kernel=depthwise&threads=2") == 2);
 }
 
 TEST_CASE("windows that tile a row are folded into channels, for each kernel that may compute them") {
