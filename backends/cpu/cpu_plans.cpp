@@ -14,9 +14,11 @@ namespace {
 /// The details of an op without weights, whose kernel has the op's name.
 PlanDetails details_of(const Op& op, const CpuPlace& place, std::size_t workspace_bytes = 0) {
   const std::string kernel(name(op));
+  const Add* const add = std::get_if<Add>(&op);
+  const std::string fused = add != nullptr && add->activation == Activation::relu ? "; relu fused" : "";
   return {.kernel = kernel,
           .explanation = "cpu: kernel " + kernel + ", target " + std::string(place.target.name) + "; " +
-                         std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads"),
+                         std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads") + fused,
           .fused = true,
           .bound = f32_accumulation_bound(1, dtype_of(op), Activation::none),
           .workspace_bytes = workspace_bytes};

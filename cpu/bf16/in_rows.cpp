@@ -1,4 +1,4 @@
-// See in_rows.h. Fitted on a Zen 5.
+// See in_rows.h. Fitted to 324 random layers on a Zen 5: 1.0057 of the faster of both ways there, 1.0098 on 247 others.
 #include "cpu/bf16/in_rows.h"
 
 #include <algorithm>

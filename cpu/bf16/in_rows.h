@@ -7,7 +7,7 @@
 
 namespace gable::cpu::bf16 {
 
-/// `b` is the cut that stages.
+/// b: the blocking that stages the same problem.
 bool may_read_in_rows(const Conv2dProblem& problem, const Blocking& b, const Bf16Unit& unit);
 
 /// Cycles of a run, by a cut that stages or that reads the image in rows.

@@ -27,6 +27,7 @@ InputView view_in_place(const Run& run, const WorkUnit& work) {
 }
 
 InputView view_in_rows(const Run& run, const WorkUnit& work) {
+  // May point before x: taps in the padding are skipped.
   const Conv2dProblem& p = run.problem;
   InputView view = view_in_place(run, work);
   view.first -= (p.pad_top * run.blocking.geometry.w + p.pad_left) * p.c;

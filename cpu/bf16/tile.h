@@ -88,7 +88,7 @@ struct Taps {
   // A unit whose halves load weights separately takes the taps [begin, end) of each half. Taps outside read padding
   // only and are skipped.
   TapRange of_half[2];
-  // Of these, `run` consecutive ones from every `pitch`-th on, if not all: some columns of each kernel row.
+  // If run > 0, only the first `run` of every `pitch` of these taps: some columns of each kernel row.
   std::int64_t run = 0;
 };
 
