@@ -177,8 +177,8 @@ class GABLE_API DeviceImpl {
 
 /// Why a device whose offers all refuse can't run the op, a line for each: for a device with several kernels one line
 /// if another value of one attribute would do, "cpu: math tf32: it takes strict, split6", else one for each kernel. The
-/// kernels of an `auto` are named "device/kernel". Device::query() has every kernel's reason. What would do is known from
-/// quick_offers(): making that plan may still fail.
+/// kernels of an `auto` are named "device/kernel". Device::query() has every kernel's reason. What would do is known
+/// from quick_offers(): making that plan may still fail.
 GABLE_API std::string why_refused(const DeviceImpl& device, const Op& op, const std::vector<KernelOffer>& offers);
 
 class GABLE_API Backend {
