@@ -33,7 +33,7 @@ class GABLE_API BatchWeights {
   std::shared_ptr<State> state_;
 };
 
-/// The plans of one op whose batch varies: input.n of a Conv2d or MaxPool, m of a Matmul, shape[0] of an Add or
+/// The plans of one op whose batch varies: input[0] of a Conv2d or MaxPool, m of a Matmul, shape[0] of an Add or
 /// Reorder. Device::plan(op, BatchRange) makes it and decides which device and kernel take which batches: by what
 /// Device::plan(op) would choose at the ends of the range and at powers of two and, if two of these differ, at batches
 /// between them. The plan for a batch is made at its first run, and the 64 plans that were used last are kept. Movable,

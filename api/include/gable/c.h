@@ -92,8 +92,7 @@ GABLE_API const char* gable_last_error(void);
 
 /* `uri` as for gable::open(): "auto", "cpu:avx2?threads=2". Fails with GABLE_UNAVAILABLE or GABLE_INVALID_ARGUMENT. */
 GABLE_API gable_status gable_open(const char* uri, gable_device** device);
-/* Plans and packed weights of the device stay valid. This and the other two functions that release something accept
- * null. */
+/* Plans and packed weights of the device stay valid. This function and every gable_..._release() accept null. */
 GABLE_API void gable_close(gable_device* device);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);

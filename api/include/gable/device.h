@@ -46,7 +46,8 @@ class GABLE_API Device {
   /// Error(invalid_argument) for an op that validate() refuses.
   std::vector<KernelSupport> query(const Op& op) const;
   /// The plan of the first kernel that can run `op`. Throws Error(invalid_argument), Error(out_of_memory) if there is
-  /// no memory for the workspace, or Error(unsupported) with the reasons of query().
+  /// no memory for the workspace, or Error(unsupported), whose message names the attribute at fault or has the
+  /// reasons of query().
   Plan plan(const Op& op) const;
   /// The plan on the device of a candidate that choose() gave for this op, or for this op with another batch. Nothing
   /// is predicted again. The kernel is the candidate's if it was measured, otherwise the device's own choice. If it
