@@ -202,6 +202,20 @@ std::string finding(const std::function<void(ProgramEvidence&)>& change) {
   return found.empty() ? "" : found.front().name;
 }
 
+TEST_CASE("bytes by a program's own time, which is sampled, are not said to exceed the measured bandwidth") {
+  const auto evidence_of = [](double dram_bytes) {
+    ProgramEvidence evidence = busy();
+    evidence.work->dram_bytes = dram_bytes, evidence.work->l1_fills = 1e8;
+    const std::vector<Regime> found = findings_of(evidence);
+    REQUIRE(found.size() == 1);
+    return found.front().evidence;
+  };
+  CHECK(contains(evidence_of(8e9), "% of the measured bandwidth"));
+  const std::string beyond = evidence_of(8e12);
+  CHECK(contains(beyond, "at the measured bandwidth of"));
+  CHECK_FALSE(contains(beyond, "%"));
+}
+
 TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto&) {}) == "latency");
   CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 80; }) == "waiting");
