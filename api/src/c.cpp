@@ -192,6 +192,25 @@ Weighted weighted(const gable::Plan& plan) {
                                                              std::string(gable::name(op)) + "() runs it");
 }
 
+gable::ConstTensorView weights_view(const gable::Plan& plan, const void* weights) {
+  const Weighted op = weighted(plan);
+  return {weights, op.dtype, op.weights, gable::Layout::nchw, plan.memory()};
+}
+
+/// What a run of an op with weights reads and writes beside these, at a caller's pointers.
+struct WeightedViews {
+  gable::ConstTensorView x, bias;
+  gable::TensorView y;
+};
+
+WeightedViews views_of(const gable::Plan& plan, const void* x, const float* bias, void* y) {
+  const Weighted op = weighted(plan);
+  const gable::Memory memory = plan.memory();
+  return {{x, op.dtype, op.x, op.layout, memory},
+          {bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory},
+          {y, op.dtype, plan.output_shape(), op.layout, memory}};
+}
+
 /// The op of a plan that a run function is made for.
 template <typename Wanted>
 const Wanted& op_of(const gable::Plan& plan, const char* function) {
@@ -306,9 +325,7 @@ gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packe
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const Weighted op = weighted(*plan->plan);
-    const gable::ConstTensorView view(weights, op.dtype, op.weights, gable::Layout::nchw, plan->plan->memory());
-    *packed = new gable_packed{plan->plan->pack(view)};
+    *packed = new gable_packed{plan->plan->pack(weights_view(*plan->plan, weights))};
   });
 }
 
@@ -319,12 +336,8 @@ gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const Weighted op = weighted(*plan->plan);
-    const gable::Memory memory = plan->plan->memory();
-    plan->plan->run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights,
-                    gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory),
-                    gable::TensorView(y, op.dtype, plan->plan->output_shape(), op.layout, memory),
-                    gable::Stream::borrow(stream));
+    const WeightedViews of = views_of(*plan->plan, x, bias, y);
+    plan->plan->run(of.x, packed->weights, of.bias, of.y, gable::Stream::borrow(stream));
   });
 }
 
@@ -392,9 +405,7 @@ gable_status gable_batch_pack(const gable_batch_plan* plan, const void* weights,
     require(plan, "plan");
     require(packed, "packed");
     const std::shared_ptr<const gable::Plan> first = plan->plans.at(plan->plans.range().least);
-    const Weighted op = weighted(*first);
-    const gable::ConstTensorView view(weights, op.dtype, op.weights, gable::Layout::nchw, first->memory());
-    *packed = new gable_batch_weights{plan->plans.pack(view)};
+    *packed = new gable_batch_weights{plan->plans.pack(weights_view(*first, weights))};
   });
 }
 
@@ -405,13 +416,8 @@ gable_status gable_batch_run(const gable_batch_plan* plan, int64_t batch, const 
   return guarded([&] {
     require(plan, "plan");
     require(packed, "packed");
-    const std::shared_ptr<const gable::Plan> one = plan->plans.at(batch);
-    const Weighted op = weighted(*one);
-    const gable::Memory memory = one->memory();
-    plan->plans.run(gable::ConstTensorView(x, op.dtype, op.x, op.layout, memory), packed->weights,
-                    gable::ConstTensorView(bias, gable::DType::f32, op.bias, gable::Layout::nchw, memory),
-                    gable::TensorView(y, op.dtype, one->output_shape(), op.layout, memory),
-                    gable::Stream::borrow(stream));
+    const WeightedViews of = views_of(*plan->plans.at(batch), x, bias, y);
+    plan->plans.run(of.x, packed->weights, of.bias, of.y, gable::Stream::borrow(stream));
   });
 }
 
