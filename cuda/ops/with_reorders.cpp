@@ -33,10 +33,9 @@ class Passes {
 
  private:
   /// Read or written by the reorders.
-  std::int64_t reordered_elements() const {
-    return (reorders_x_ ? problem_.x_elements() + x_pixels() * pitches_.x : 0) +
-           (reorders_y_ ? problem_.y_elements() + y_pixels() * pitches_.y : 0);
-  }
+  std::int64_t reordered_elements() const { return (reorders_x_ ? x_moved() : 0) + (reorders_y_ ? y_moved() : 0); }
+  std::int64_t x_moved() const { return problem_.x_elements() + x_pixels() * pitches_.x; }
+  std::int64_t y_moved() const { return problem_.y_elements() + y_pixels() * pitches_.y; }
   std::int64_t x_pixels() const { return problem_.n * problem_.h * problem_.w; }
   std::int64_t y_pixels() const { return problem_.n * problem_.out_h() * problem_.out_w(); }
   bool pads_x() const { return pitches_.x != problem_.c; }
@@ -86,17 +85,11 @@ std::string Passes::text() const {
 }
 
 /// Estimated time of a reorder that reads and writes `bytes`, of a tensor whose planes have `plane_bytes`. Planes of
-/// whole 16 bytes are moved in such accesses. Fitted to 85 layers of f16 and bf16 on an H200.
-double reorder_pass_seconds(std::int64_t bytes, std::int64_t plane_bytes) {
-  constexpr double kPass = 1.6e-6, kWideBytesPerSecond = 4e12, kNarrowBytesPerSecond = 1.5e12;
-  const double rate = plane_bytes % 16 == 0 ? kWideBytesPerSecond : kNarrowBytesPerSecond;
-  return kPass + static_cast<double>(bytes) / rate;
-}
-
-/// The same with padded channels.
-double padded_pass_seconds(std::int64_t bytes, std::int64_t plane_bytes) {
-  constexpr double kPass = 1.6e-6, kWideBytesPerSecond = 2.5e12, kNarrowBytesPerSecond = 1.5e12;
-  const double rate = plane_bytes % 16 == 0 ? kWideBytesPerSecond : kNarrowBytesPerSecond;
+/// whole 16 bytes are moved in such accesses. Fitted to 85 layers of f16 and bf16 on an H200; with padded channels it
+/// is another kernel.
+double reorder_pass_seconds(std::int64_t bytes, std::int64_t plane_bytes, bool pads) {
+  constexpr double kPass = 1.6e-6, kWide = 4e12, kWidePadded = 2.5e12, kNarrow = 1.5e12;  // bytes a second
+  const double rate = plane_bytes % 16 != 0 ? kNarrow : pads ? kWidePadded : kWide;
   return kPass + static_cast<double>(bytes) / rate;
 }
 
@@ -104,14 +97,8 @@ double Passes::seconds() const {
   constexpr double kPoolPass = 3e-6, kPoolBytesPerSecond = 2e12;
   const Conv2dProblem& p = problem_;
   double seconds = 0;
-  if (reorders_x_) {
-    const auto pass = pads_x() ? padded_pass_seconds : reorder_pass_seconds;
-    seconds += pass((p.x_elements() + x_pixels() * pitches_.x) * element(), p.h * p.w * element());
-  }
-  if (reorders_y_) {
-    const auto pass = pads_y() ? padded_pass_seconds : reorder_pass_seconds;
-    seconds += pass((p.y_elements() + y_pixels() * pitches_.y) * element(), p.out_h() * p.out_w() * element());
-  }
+  if (reorders_x_) seconds += reorder_pass_seconds(x_moved() * element(), p.h * p.w * element(), pads_x());
+  if (reorders_y_) seconds += reorder_pass_seconds(y_moved() * element(), p.out_h() * p.out_w() * element(), pads_y());
   if (pools_) {
     const auto bytes = static_cast<double>(element() * (p.conv_elements() + p.y_elements()));
     seconds += kPoolPass + bytes / kPoolBytesPerSecond;
