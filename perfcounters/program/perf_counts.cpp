@@ -1,4 +1,4 @@
-// See perf_counts.h. What the counts mean, and when they are refused, is perf_event.cpp's.
+// See perf_counts.h. What the counts mean, and when they are refused, is flop_events.cpp's and memory_events.cpp's.
 #include "perfcounters/program/perf_counts.h"
 
 #include <fmt/format.h>

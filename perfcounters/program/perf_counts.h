@@ -1,6 +1,7 @@
 // W and Q(dram) of a program that is not gable's, from the CPU's own counters: perf events of its first process, which
-// its threads and children inherit, and the memory controllers of the whole machine (perf_event.h has the events and
-// the arithmetic). Of its regions, the listener inside the program reads the same events at their begin and end.
+// its threads and children inherit, and the memory controllers of the whole machine (flop_events.h and
+// memory_events.h have the events and the arithmetic). Of its regions, the listener inside the program reads the same
+// events at their begin and end.
 //
 //   ProgramCounts counts;
 //   for (int run = 0; run < counts.runs(); ++run) {
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "perfcounters/program/session.h"
+#include "perfcounters/sources/flop_events.h"
 #include "perfcounters/sources/perf_group.h"
 
 namespace gable::perf {

@@ -1,18 +1,14 @@
-// What perf_event.cpp and program/perf_counts.cpp share: groups of opened events, and the words for what can't be
-// counted.
+// Groups of opened events, which perf_event.cpp and program/perf_counts.cpp count with.
 #pragma once
 
-#include <map>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "perfcounters/sources/perf_event.h"
+#include "perfcounters/sources/memory_events.h"
+#include "perfcounters/sources/perf_system.h"
 
 namespace gable::perf {
-
-constexpr const char* kNoMemoryPmu = "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
 
 /// Events that the kernel schedules together or not at all.
 class PerfGroup {
@@ -53,18 +49,5 @@ class PerfGroup {
 int open_memory_groups(PerfSystem& system, std::span<const MemoryEvent> events,
                        std::vector<std::vector<PerfGroup>>& groups);
 std::vector<std::vector<RawGroup>> read_memory_groups(const std::vector<std::vector<PerfGroup>>& groups);
-
-/// Why an event of a core, or of a memory controller, could not be opened on this host.
-SourceStatus explain_core_failure(const PerfHost& host, int error);
-SourceStatus explain_memory_failure(const PerfHost& host, int error);
-
-/// Adds the values of events that are no part of W (weight 0), by their names.
-void add_extra(std::span<const FlopEvent> events, std::span<const RawGroup> groups,
-               std::map<std::string, double>& extra);
-
-/// AMX's busy cycles among them; 0: none, or not counted.
-double amx_cycles(const std::map<std::string, double>& extra);
-/// W, or its refusal where AMX was busy: its operations have no event.
-Quantity without_amx(Quantity flop, const std::map<std::string, double>& extra);
 
 }  // namespace gable::perf
