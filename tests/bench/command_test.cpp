@@ -3,7 +3,6 @@
 #include <gable/dtype.h>
 #include <gable/version.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/npy.h"
 #include "tests/bench/command_run.h"
 
 using namespace gable;
@@ -386,110 +384,6 @@ TEST_CASE("roofline writes its files, and plot draws them again, without a PNG w
   CHECK(fs::file_size(fs::path(folder.file("mixed")) / "index.html") > 0);
 }
 
-namespace {
-
-/// x of (1, 2, 2, 2) and weights of (2, 2, 1, 1) that swap the channels and double the first.
-struct Swap {
-  explicit Swap(const Folder& folder) {
-    const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
-    const std::vector<float> weights{0, 2, 1, 0};
-    write_npy(folder.file("x.npy"), DType::f32, {1, 2, 2, 2}, x.data());
-    write_npy(folder.file("w.npy"), DType::f32, {2, 2, 1, 1}, weights.data());
-    files = " --x '" + folder.file("x.npy") + "' --weights '" + folder.file("w.npy") + "' --output '" +
-            folder.file("y.npy") + "'";
-  }
-  std::string files;
-};
-
-constexpr const char* kSwapProblem = "run conv2d --device reference --problem mb1ic2ih2oc2kh1";
-
-std::vector<float> read_floats(const std::string& path) {
-  NpyReader reader(path);
-  std::vector<float> data(reader.bytes() / 4);
-  reader.read(data.data());
-  return data;
-}
-
-}  // namespace
-
-TEST_CASE("run conv2d computes on files") {
-  const Folder folder;
-  const Swap swap(folder);
-  const Result result = run_command(kSwapProblem + swap.files);
-  CHECK(result.code == 0);
-  CHECK(NpyReader(folder.file("y.npy")).shape() == NpyShape{1, 2, 2, 2});
-  CHECK(read_floats(folder.file("y.npy")) == std::vector<float>{10, 12, 14, 16, 1, 2, 3, 4});
-}
-
-TEST_CASE("run conv2d adds a bias, pools, and rounds to bf16 in f32 files") {
-  const Folder folder;
-  const Swap swap(folder);
-  const std::vector<float> bias{0.5F, -100};
-  write_npy(folder.file("b.npy"), DType::f32, {2}, bias.data());
-  const Result result = run_command(kSwapProblem + swap.files + " --bias '" + folder.file("b.npy") +
-                                    "' --activation relu --max-pool 2 --dtype bf16");
-  CHECK(result.code == 0);
-  CHECK(NpyReader(folder.file("y.npy")).shape() == NpyShape{1, 2, 1, 1});
-  CHECK(read_floats(folder.file("y.npy")) == std::vector<float>{16.5F, 0});
-}
-
-TEST_CASE("run conv2d takes nhwc files in the order of memory") {
-  const Folder folder;
-  const Swap swap(folder);
-  const Result result = run_command(kSwapProblem + swap.files + " --layout nhwc");
-  CHECK(result.code == 0);
-  CHECK(read_floats(folder.file("y.npy")) == std::vector<float>{4, 1, 8, 3, 12, 5, 16, 7});
-}
-
-TEST_CASE("run conv2d in f16 follows x") {
-  const Folder folder;
-  const std::vector<std::uint16_t> x{f16_from_float(1), f16_from_float(2)};
-  const std::vector<std::uint16_t> weights{f16_from_float(3)};
-  write_npy(folder.file("x.npy"), DType::f16, {1, 1, 1, 2}, x.data());
-  write_npy(folder.file("w.npy"), DType::f16, {1, 1, 1, 1}, weights.data());
-  const Result result =
-      run_command("run conv2d --device reference --problem mb1ic1ih1iw2oc1kh1kw1 --x '" + folder.file("x.npy") +
-                  "' --weights '" + folder.file("w.npy") + "' --output '" + folder.file("y.npy") + "'");
-  CHECK(result.code == 0);
-  NpyReader y(folder.file("y.npy"));
-  REQUIRE(y.dtype() == DType::f16);
-  std::vector<std::uint16_t> data(2);
-  y.read(data.data());
-  CHECK(data == std::vector<std::uint16_t>{f16_from_float(3), f16_from_float(6)});
-}
-
-TEST_CASE("run conv2d refuses what doesn't fit, and leaves no output") {
-  const Folder folder;
-  const Swap swap(folder);
-  std::ofstream(folder.file("cut.npy"), std::ios::binary) << read_text(folder.file("x.npy")).substr(0, 140);
-  const std::string cut = " --weights '" + folder.file("w.npy") + "' --x '" + folder.file("cut.npy") + "' --output '" +
-                          folder.file("y.npy") + "'";
-  struct Misuse {
-    std::string arguments;
-    int code;
-    std::string message;
-  };
-  const std::vector<Misuse> all{
-      {kSwapProblem + cut, 2, "holds 12 bytes of data, but shape (1, 2, 2, 2) of f32 needs 32"},
-      {"run conv2d --device reference --problem mb1ic3ih2oc2kh1" + swap.files, 2, "but x must be (1, 3, 2, 2)"},
-      {"run conv2d --device reference --problem mb1ic2ih2oc3kh1" + swap.files, 2, "but weights must be (3, 2, 1, 1)"},
-      {kSwapProblem + swap.files + " --dtype f16", 2, "holds f32, but x of a f16 convolution must be f16"},
-      {kSwapProblem + swap.files + " --max-pool 3", 2, "max_pool"},
-      {kSwapProblem + swap.files + " --math split3", 3, "split3"},
-      {"run conv2d --device nonsense --problem mb1ic2ih2oc2kh1" + swap.files, 3, "nonsense"},
-      {kSwapProblem + swap.files + " --output '" + folder.file("none/y.npy") + "'", 2, "--output"}};
-  for (const Misuse& misuse : all) {
-    CAPTURE(misuse.arguments);
-    const Result result = run_command(misuse.arguments);
-    CHECK(result.code == misuse.code);
-    CHECK_MESSAGE(contains(result.err, misuse.message), result.err);
-    CHECK(folder.names().size() == 3);
-  }
-  const Result nowhere = run_command(std::string(kSwapProblem) + " --output '" + folder.file("none/y.npy") + "'");
-  CHECK(nowhere.code == 2);
-  CHECK(contains(nowhere.err, "does not exist"));
-}
-
 TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines differ") {
   const Folder folder;
   const auto path = [&](const char* name) { return " '" + folder.file(name) + "'"; };
@@ -536,78 +430,4 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   CHECK(elsewhere.code == 2);
   CHECK(contains(elsewhere.err, "another CPU"));
   CHECK(run_command("diff --allow-other-machine" + path("old.json") + path("elsewhere.json")).code == 1);
-}
-
-TEST_CASE("tune --ceilings remembers the rate of a core, and passes over a damaged file with a word") {
-  const Folder folder;
-  const fs::path cache = folder.file("cache");
-  const std::string variable = "GABLE_CACHE='" + cache.string() + "'";
-  const Result tuned = run_command("tune --ceilings --json", variable);
-  REQUIRE(tuned.code == 0);
-  CHECK(json::parse(tuned.out)["core_multiply_adds"].get<double>() > 1e8);
-  fs::path file;
-  for (const auto& entry : fs::directory_iterator(cache)) {
-    if (entry.path().extension() == ".txt") file = entry.path();
-  }
-  REQUIRE(!file.empty());
-  fs::resize_file(file, fs::file_size(file) - 3);
-  const Result again = run_command("tune --ceilings --json", variable);
-  CHECK(again.code == 0);
-  CHECK(contains(again.err, "damaged"));
-  CHECK(!contains(run_command("tune --ceilings --json", variable).err, "damaged"));
-  CHECK(contains(run_command("tune --ceilings --json", "GABLE_CACHE=off").err, "in memory alone"));
-}
-
-TEST_CASE("tune remembers what it measured, and regret compares what auto chooses with the best") {
-  const Folder folder;
-  const std::string cache = "GABLE_CACHE='" + fs::path(folder.file("cache")).string() + "'";
-  // Two kernels of cpu take it: pointwise and direct.
-  const std::string layer =
-      " --problem 'mb1ic64ih8oc32kh1n\"layer\"' --layout nhwc --device 'auto?only=cpu' --threads 1 --json";
-  const Result tuned = run_command("tune" + layer, cache);
-  REQUIRE(tuned.code == 0);
-  const json first = json::parse(tuned.out);
-  CHECK(first["known"] == 0);
-  REQUIRE(first["tuned"].size() == 1);
-  CHECK(first["tuned"][0]["device"] == "cpu?threads=1");
-  CHECK(first["tuned"][0]["seconds"].get<double>() > 0);
-  CHECK(json::parse(run_command("tune" + layer, cache).out)["known"] == 1);
-  CHECK(json::parse(run_command("tune --again" + layer, cache).out)["tuned"].size() == 1);
-
-  const std::string limits = "regret --kernels --seconds 0.01 --geo 100 --worst 100";
-  for (const bool known : {true, false}) {
-    const Result measured = run_command(limits + layer, known ? cache : "GABLE_CACHE=off");
-    REQUIRE(measured.code == 0);
-    const json record = json::parse(measured.out);
-    REQUIRE(record["layers"].size() == 1);
-    CHECK(record["layers"][0]["source"] == (known ? "measured" : "model"));
-    CHECK(record["layers"][0]["regret"].get<double>() >= 1);
-    CHECK(record["layers"][0]["times"].size() == 2);  // each kernel once: what was tuned is one of them
-    CHECK(record["summary"][0]["layers"] == 1);
-  }
-  const Result beyond = run_command("regret --kernels --seconds 0.01 --geo 0.5" + layer, cache);
-  CHECK(beyond.code == 1);
-  const Result nothing = run_command("regret --seconds 0.01" + layer, cache);
-  CHECK(nothing.code == 3);
-  CHECK(contains(nothing.err, "has nothing to choose"));
-  const Result named = run_command(std::string("tune --device cpu ") + kSmall, cache);
-  CHECK(named.code == 2);
-  CHECK(contains(named.err, "auto?only=cpu"));
-}
-
-TEST_CASE("a cache that can't be used is told on standard error and nothing else") {
-  const Result tuned = run_command(std::string("tune --device 'auto?only=cpu' ") + kSmall, "GABLE_CACHE=/dev/null/x");
-  CHECK(tuned.code == 0);
-  CHECK(contains(tuned.err, "kept in memory alone"));
-  // Where there is no folder, tuning is lost with the process: that is said, with the reason.
-  const std::string tune = std::string("tune --device 'auto?only=cpu' ") + kSmall;
-  const Result off = run_command(tune, "GABLE_CACHE=off");
-  CHECK(contains(off.out, "nothing is kept, since GABLE_CACHE is off"));
-  const Result homeless = run_command(tune, "env -u GABLE_CACHE -u XDG_CACHE_HOME -u HOME");
-  CHECK(contains(homeless.err, "kept in memory alone"));
-  CHECK(contains(homeless.err, "HOME"));
-  const Folder folder;
-  const std::string none = folder.file("none");
-  CHECK(contains(run_command(tune, "env -u GABLE_CACHE -u XDG_CACHE_HOME HOME='" + none + "'").err, "HOME"));
-  CHECK_FALSE(fs::exists(none));
 }
