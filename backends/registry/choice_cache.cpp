@@ -1,25 +1,16 @@
 // See choice_cache.h.
 #include "backends/registry/choice_cache.h"
 
-#include <gable/backend.h>
-
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
-#include <thread>
 
 #include "backends/registry/log.h"
-#include "common/names_in.h"
+#include "common/kept_file.h"
 
 namespace gable {
 namespace {
@@ -33,37 +24,8 @@ constexpr std::size_t kMaxText = 300;                    // characters of a name
 constexpr std::size_t kSumDigits = 16;                   // of a line's checksum, which a tab follows
 constexpr double kMaxSeconds = 1e6;
 constexpr std::chrono::seconds kFresh{1};  // a known op is not looked up in the file again for this long
-constexpr int kLockTries = 1000;
-constexpr std::chrono::milliseconds kLockWait{5};
 
 using std::filesystem::path;
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return descriptor_; }
-  explicit operator bool() const { return descriptor_ >= 0; }
-
- private:
-  int descriptor_;
-};
-
-std::string error_text() { return std::strerror(errno); }
-
-std::string hex(std::uint64_t value) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text(16, '0');
-  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
-  return text;
-}
-
-/// FNV-1a.
-std::uint64_t checksum(std::string_view text) { return packing_key(text); }
 
 /// Fields are separated by tabs, entries by newlines.
 std::string plain(std::string_view text) {
@@ -90,7 +52,7 @@ std::string line_of(const std::string& op, const std::vector<Candidate>& candida
     append(line, one.copies);
     line += "\t" + plain(one.refusal) + "\t" + plain(one.program);
   }
-  return hex(checksum(line)) + "\t" + line;
+  return kept::checksum(line) + "\t" + line;
 }
 
 /// The op of a line, which may be damaged; empty if there is none.
@@ -133,7 +95,7 @@ std::optional<Candidate> candidate_of(const std::string_view* fields) {
 }
 
 bool has_right_checksum(std::string_view line) {
-  return line.substr(0, kSumDigits) == hex(checksum(line.substr(kSumDigits + 1)));
+  return line.substr(0, kSumDigits) == kept::checksum(line.substr(kSumDigits + 1));
 }
 
 /// Null without candidates.
@@ -159,106 +121,12 @@ std::shared_ptr<const Ranking> ranking_of(std::string_view line) {
   return measured_ranking(std::move(all));
 }
 
-/// Why a file is not to be trusted; empty: it is.
-std::string distrust(const struct stat& status) {
-  if (!S_ISREG(status.st_mode)) return "it is no regular file";
-  if (status.st_uid != geteuid()) return "it belongs to another user";
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "other users may write it";
-  if (static_cast<std::uint64_t>(status.st_size) > kMaxBytes) return "it is larger than 4 MiB";
-  return "";
-}
-
-/// Reads all of a file of at most kMaxBytes. Returns why not; empty: done. A file that is not there has no text.
-std::string read_file(const path& file, std::string& text) {
-  // O_NONBLOCK: a pipe of that name must not hold the program up.
-  const File opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!opened && errno == ELOOP) return "it is a symbolic link";
-  if (!opened) return errno == ENOENT || errno == ENOTDIR ? "" : error_text();
-  struct stat status {};
-  if (fstat(opened.get(), &status) != 0) return error_text();
-  if (std::string why = distrust(status); !why.empty()) return why;
-  text.resize(static_cast<std::size_t>(status.st_size));
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got = ::read(opened.get(), text.data() + done, text.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return error_text();
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  text.resize(done);
-  return "";
-}
-
-/// Returns why not; empty: done.
-std::string write_file(const path& file, std::string_view text) {
-  const File opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!opened) return error_text();
-  while (!text.empty()) {
-    const ssize_t put = ::write(opened.get(), text.data(), text.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return put < 0 ? error_text() : "nothing could be written";
-    text.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return "";
-}
-
-/// Waits for other processes, but not long: a lost choice is measured again.
-bool lock(const File& file) {
-  for (int i = 0; i < kLockTries; ++i) {
-    if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
-    if (errno != EWOULDBLOCK && errno != EINTR) return false;
-    std::this_thread::sleep_for(kLockWait);
-  }
-  return false;
-}
-
-/// The environment variable. Empty in a program that runs with the rights of another user.
-std::string variable(const char* name) {
-  const char* value = secure_getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-bool is_choice_file(const path& file) {
-  const std::string name = file.filename().string();
-  return name.starts_with("choices-") && (name.ends_with(".txt") || name.ends_with(".tmp"));
-}
-
-/// Removes all but the kMaxFiles files that were written last, and the temporary files of killed processes. Called
-/// under the lock, so no other process has a .tmp file.
-void make_room(const path& folder) {
-  std::error_code error;
-  std::vector<std::pair<std::filesystem::file_time_type, path>> files;
-  for (const std::string& name : names_in(folder)) {
-    const path file = folder / name;
-    if (!is_choice_file(file)) continue;
-    std::error_code unknown;
-    if (file.extension() == ".tmp") {
-      std::filesystem::remove(file, unknown);
-    } else {
-      files.emplace_back(std::filesystem::last_write_time(file, unknown), file);
-    }
-  }
-  if (files.size() <= kMaxFiles) return;
-  std::sort(files.begin(), files.end());
-  for (std::size_t i = 0; i + kMaxFiles < files.size(); ++i) std::filesystem::remove(files[i].second, error);
-}
-
 }  // namespace
 
 path choice_folder() {
-  const std::string chosen = variable("GABLE_CACHE");
-  if (chosen == "off") return {};
-  if (!chosen.empty()) {
-    if (chosen.front() == '/') return chosen;
-    log_word("GABLE_CACHE=" + chosen + ": it must be 'off' or an absolute folder; choices are kept in memory alone");
-    return {};
-  }
-  if (const std::string cache = variable("XDG_CACHE_HOME"); cache.starts_with("/")) return path(cache) / "gable";
-  std::error_code ignored;  // a home that does not exist, as a service's, is not made
-  if (const std::string home = variable("HOME"); home.starts_with("/") && std::filesystem::is_directory(home, ignored))
-    return path(home) / ".cache" / "gable";
-  return {};
+  const kept::Folder folder = kept::folder();
+  if (!folder.wrong.empty()) log_word(folder.wrong + "; choices are kept in memory alone");
+  return folder.path;
 }
 
 ChoiceCache::ChoiceCache(path folder, std::string identity)
@@ -266,7 +134,7 @@ ChoiceCache::ChoiceCache(path folder, std::string identity)
   for (char& c : identity_) {
     if (c == '\n') c = ' ';
   }
-  if (!folder_.empty()) file_ = folder_ / ("choices-" + hex(checksum(identity_)) + ".txt");
+  if (!folder_.empty()) file_ = folder_ / ("choices-" + kept::checksum(identity_) + ".txt");
 }
 
 std::shared_ptr<const Ranking> ChoiceCache::find(const std::string& op) {
@@ -290,21 +158,15 @@ void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
   if (file_.empty()) {
     guard.lock();
     // No message: either the user turned the cache off, or choice_folder() has already logged a relative path.
-    if (variable("GABLE_CACHE").empty())
+    if (kept::variable("GABLE_CACHE").empty())
       complain("neither XDG_CACHE_HOME nor HOME is an absolute folder that exists: choices are kept in memory alone");
     return put(std::move(entry));
   }
   try {
-    std::error_code error;
-    std::filesystem::create_directories(folder_, error);
-    const File locked(::open((folder_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    const std::string why = locked ? "" : error_text();
-    const bool is_mine = locked && lock(locked);
+    const kept::Lock lock(folder_);
     guard.lock();
-    if (!locked) {
-      complain(why + ": choices are kept in memory alone");
-    } else if (!is_mine) {
-      complain("another process holds its lock: a choice is kept in memory alone");
+    if (!lock.wrong().empty()) {
+      complain(lock.wrong() + ": choices are kept in memory alone");
     } else {
       read();
       drop_damaged(op);
@@ -331,7 +193,8 @@ ChoiceCache::Stamp ChoiceCache::stamp_of(const path& file) {
 void ChoiceCache::read() {
   stamp_ = stamp_of(file_);
   const auto whole = std::make_shared<std::string>();
-  if (const std::string why = read_file(file_, *whole); !why.empty()) return complain(why + ": it is ignored");
+  if (const std::string why = kept::read(file_, kMaxBytes, *whole); !why.empty())
+    return complain(why + ": it is ignored");
   const std::string_view text = *whole;
   if (text.empty()) return;
   const std::string begin = std::string(kMagic) + identity_ + "\n";
@@ -392,16 +255,10 @@ std::vector<std::string_view> ChoiceCache::newest_lines(std::size_t room) {
 void ChoiceCache::write() {
   std::string text = std::string(kMagic) + identity_ + "\n";
   for (const std::string_view line : newest_lines(kMaxBytes - text.size())) text.append(line).append("\n");
-  make_room(folder_);
-  const path fresh = path(file_).replace_extension(".tmp");
-  std::string why = write_file(fresh, text);
-  if (why.empty() && rename(fresh.c_str(), file_.c_str()) != 0) why = error_text();
-  if (why.empty()) {
-    stamp_ = stamp_of(file_);
-    return;
-  }
-  unlink(fresh.c_str());
-  complain(why + ": choices are kept in memory alone");
+  kept::drop_oldest(folder_, "choices-", kMaxFiles);
+  const std::string why = kept::replace(file_, text);
+  if (!why.empty()) return complain(why + ": choices are kept in memory alone");
+  stamp_ = stamp_of(file_);
 }
 
 void ChoiceCache::put(Entry entry) {

@@ -40,7 +40,8 @@ RowCounters counters_of(const CounterOptions& options) {
   std::vector<std::unique_ptr<perf::CounterSource>> sources;
   // Without --counters no source is opened: the libraries that it loads could disturb the timing.
   if (mode != CounterMode::analytic) sources = perf::open_counter_sources(perf::own_executable());
-  return RowCounters(mode, std::move(sources), options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
+  return {mode, std::move(sources), options.seconds_each > 0 ? options.seconds_each : kCounterSeconds,
+          perf::CalibrationCache::of_user()};
 }
 
 /// "3 rows left out for lack of time: fused128 bf16 on cuda:0, …"; empty if there are none.

@@ -102,9 +102,9 @@ CounterMode parse_counter_mode(std::string_view text) {
 }
 
 RowCounters::RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources,
-                         double seconds_limit)
+                         double seconds_limit, const perf::CalibrationCache& kept)
     : mode_(mode), seconds_limit_(seconds_limit) {
-  for (auto& source : sources) sources_.push_back({std::make_unique<perf::CalibratedSource>(std::move(source))});
+  for (auto& source : sources) sources_.push_back({std::make_unique<perf::CalibratedSource>(std::move(source), kept)});
 }
 
 bool RowCounters::counts(DeviceKind kind) const {
@@ -227,9 +227,12 @@ std::vector<std::string> RowCounters::summary() const {
                                   status.reason));
     } else if (!checks.empty()) {
       const auto passed = std::count_if(checks.begin(), checks.end(), [](const auto& check) { return check.passed; });
-      lines.push_back(fmt::format("  {} ({}): {} of {} calibration checks passed", status.name,
-                                  perf::to_string(source->provenance()), passed, checks.size()));
+      const bool kept = std::any_of(checks.begin(), checks.end(), [](const auto& check) { return check.kept; });
+      lines.push_back(fmt::format("  {} ({}): {} of {} calibration checks passed{}", status.name,
+                                  perf::to_string(source->provenance()), passed, checks.size(),
+                                  kept ? ", as measured by an earlier command" : ""));
     }
+    for (const std::string& word : source->words()) lines.push_back("  " + word);
   }
   return lines;
 }

@@ -34,8 +34,9 @@ struct FoundQuantity {
 class RowCounters {
  public:
   /// `sources`, best first; each is calibrated before it is used. `seconds_limit` is the time limit of one process that
-  /// runs a workload for them.
-  RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources, double seconds_limit);
+  /// runs a workload for them. `kept`: calibrations of earlier processes.
+  RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources, double seconds_limit,
+              const perf::CalibrationCache& kept = {});
 
   /// Every source's reason and cure, a line each, when the mode names a kind of source and none of that kind works on
   /// any of these kinds of devices; else empty.

@@ -69,10 +69,12 @@ json list_json(const std::vector<Entry>& entries) {
 }
 
 json check_json(const perf::CalibrationCheck& check) {
-  return {{"kernel", check.kernel},       {"quantity", perf::to_string(check.metric)},
-          {"expected", check.expected},   {"measured", or_null(check.measured)},
-          {"tolerance", check.tolerance}, {"allowance", check.allowance},
-          {"passed", check.passed},       {"reason", check.reason}};
+  json entry{{"kernel", check.kernel},       {"quantity", perf::to_string(check.metric)},
+             {"expected", check.expected},   {"measured", or_null(check.measured)},
+             {"tolerance", check.tolerance}, {"allowance", check.allowance},
+             {"passed", check.passed},       {"reason", check.reason}};
+  if (check.kept) entry["kept"] = true;
+  return entry;
 }
 
 json source_json(const CounterSourceEntry& source) {

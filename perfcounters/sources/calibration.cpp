@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace gable::perf {
@@ -16,7 +17,8 @@ bool contains(const std::vector<Metric>& metrics, Metric metric) {
   return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
 }
 
-CalibrationCheck check_of(const KnownWork& known, Metric metric, double expected, const Quantity& measured) {
+CalibrationCheck check_of(const KnownWork& known, Metric metric, const Quantity& measured) {
+  const double expected = known.expected.at(metric);
   CalibrationCheck check{.kernel = known.name,
                          .metric = metric,
                          .expected = expected,
@@ -26,6 +28,39 @@ CalibrationCheck check_of(const KnownWork& known, Metric metric, double expected
                          .reason = measured.reason};
   check.passed = measured.value && std::abs(*measured.value - expected) <= known.tolerance * expected + known.allowance;
   return check;
+}
+
+std::vector<CalibrationCheck> run(CounterSource& source, const KnownWork& known, const std::vector<Metric>& metrics) {
+  if (known.workload.run) known.workload.run();  // creates its arrays and threads before it is counted
+  const Reading reading = source.measure(known.workload, {.metrics = metrics, .seconds_limit = kSecondsLimit});
+  std::vector<CalibrationCheck> checks;
+  for (const Metric metric : metrics) checks.push_back(check_of(known, metric, reading.at(metric)));
+  return checks;
+}
+
+/// Empty unless there is a reading for each metric and all pass: a kernel is run for all of them at once.
+std::vector<CalibrationCheck> kept_checks(const KnownReadings& kept, const KnownWork& known,
+                                          const std::vector<Metric>& metrics) {
+  std::vector<CalibrationCheck> checks;
+  for (const Metric metric : metrics) {
+    const auto found = kept.find({known.name, metric});
+    if (found == kept.end()) return {};
+    CalibrationCheck check = check_of(known, metric, {.value = found->second});
+    if (!check.passed) return {};
+    check.kept = true;
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+/// Of the checks that were measured now. Empty unless all passed: a failure may have a cause that passes.
+KnownReadings new_readings(const std::vector<CalibrationCheck>& checks) {
+  KnownReadings readings;
+  for (const CalibrationCheck& check : checks) {
+    if (!check.passed) return {};
+    if (!check.kept) readings[{check.kernel, check.metric}] = *check.measured;
+  }
+  return readings;
 }
 
 std::string described(const CalibrationCheck& check) {
@@ -50,27 +85,28 @@ std::string Calibration::refusal(Metric metric) const {
              : fmt::format("{} is not calibrated for {}: no kernel of known value was run", source, to_string(metric));
 }
 
-Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics) {
+Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics, CalibrationCache& kept) {
   Calibration calibration{.source = source.name(), .checks = {}};
   const SourceStatus status = source.status();
+  const std::string identity = kept.keeps() ? source.calibration_identity() : "";
+  const KnownReadings before = kept.find(identity);
   std::vector<KnownWork> all = source.known_work();
   for (KnownWork& one : all) {
     const KnownWork known = std::move(one);  // frees its arrays after this iteration
-    CountOptions options;
-    options.metrics.clear();
-    options.seconds_limit = kSecondsLimit;
+    std::vector<Metric> here;
     for (const auto& [metric, expected] : known.expected)
-      if (contains(metrics, metric) && ability(status, metric).available) options.metrics.push_back(metric);
-    if (options.metrics.empty()) continue;
-    if (known.workload.run) known.workload.run();  // creates its arrays and threads before it is counted
-    const Reading reading = source.measure(known.workload, options);
-    for (const Metric metric : options.metrics)
-      calibration.checks.push_back(check_of(known, metric, known.expected.at(metric), reading.at(metric)));
+      if (contains(metrics, metric) && ability(status, metric).available) here.push_back(metric);
+    if (here.empty()) continue;
+    std::vector<CalibrationCheck> checks = kept_checks(before, known, here);
+    if (checks.empty()) checks = run(source, known, here);
+    std::move(checks.begin(), checks.end(), std::back_inserter(calibration.checks));
   }
+  kept.store(identity, new_readings(calibration.checks));
   return calibration;
 }
 
-CalibratedSource::CalibratedSource(std::unique_ptr<CounterSource> source) : source_(std::move(source)) {
+CalibratedSource::CalibratedSource(std::unique_ptr<CounterSource> source, CalibrationCache kept)
+    : source_(std::move(source)), kept_(std::move(kept)) {
   calibration_.source = source_->name();
 }
 
@@ -79,7 +115,7 @@ void CalibratedSource::calibrate(const std::vector<Metric>& metrics) {
   for (const Metric metric : metrics)
     if (!contains(calibrated_, metric)) fresh.push_back(metric);
   if (fresh.empty()) return;
-  Calibration more = perf::calibrate(*source_, fresh);
+  Calibration more = perf::calibrate(*source_, fresh, kept_);
   std::move(more.checks.begin(), more.checks.end(), std::back_inserter(calibration_.checks));
   calibrated_.insert(calibrated_.end(), fresh.begin(), fresh.end());
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "perfcounters/sources/calibration_cache.h"
 #include "perfcounters/sources/source.h"
 
 namespace gable::perf {
@@ -21,6 +22,7 @@ struct CalibrationCheck {
   double allowance = 0;  ///< absolute
   std::string reason{};  ///< why there is no measured value
   bool passed = false;
+  bool kept = false;  ///< measured by an earlier process
 };
 
 struct Calibration {
@@ -31,14 +33,19 @@ struct Calibration {
   std::string refusal(Metric metric) const;
 };
 
-/// Runs the source's known kernels for those of `metrics` that the source provides on this machine.
-Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics);
+/// Runs the source's known kernels for those of `metrics` that the source provides on this machine. A kernel whose
+/// readings are in `kept`, and pass, is not run; readings of a calibration that passed are stored there.
+Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics, CalibrationCache& kept);
+inline Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics) {
+  CalibrationCache none;
+  return calibrate(source, metrics, none);
+}
 
 /// A source that is calibrated before its first measurement, for the metrics requested there. It refuses metrics whose
-/// calibration failed.
+/// calibration failed. `kept` is for sources with a calibration_identity().
 class CalibratedSource final : public CounterSource {
  public:
-  explicit CalibratedSource(std::unique_ptr<CounterSource> source);
+  explicit CalibratedSource(std::unique_ptr<CounterSource> source, CalibrationCache kept = {});
 
   std::string name() const override { return source_->name(); }
   Provenance provenance() const override { return source_->provenance(); }
@@ -53,9 +60,12 @@ class CalibratedSource final : public CounterSource {
 
   /// All checks so far.
   const Calibration& calibration() const { return calibration_; }
+  /// What could not be read from or written to the cache.
+  const std::vector<std::string>& words() const { return kept_.words(); }
 
  private:
   std::unique_ptr<CounterSource> source_;
+  CalibrationCache kept_;
   Calibration calibration_;
   std::vector<Metric> calibrated_;
 };

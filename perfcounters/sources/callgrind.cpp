@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <future>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "perfcounters/machine/files.h"
@@ -30,9 +32,20 @@ constexpr const char* kProvides =
 constexpr double kMinSlowdown = 30;
 constexpr double kMinSecondsPerFlop = 10e-9;
 constexpr int kRuns = 2;
+constexpr double kVersionSeconds = 10;  // for valgrind to say its version
 
 double least_seconds(const Workload& workload) {
   return std::max(workload.seconds * kMinSlowdown, workload.flop * kMinSecondsPerFlop * kRuns);
+}
+
+std::string described(const std::optional<CacheGeometry>& cache) { return cache ? to_option(*cache) : "none"; }
+
+/// A build of a program, by the size and the time of its file. Empty where there is no such file.
+std::string build_of(const std::string& program) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(program, error);
+  const auto written = error ? std::filesystem::file_time_type{} : std::filesystem::last_write_time(program, error);
+  return error ? "" : fmt::format("{} B of {}", bytes, written.time_since_epoch().count());
 }
 
 double sum_of(const std::map<std::string, double>& totals, std::initializer_list<const char*> events) {
@@ -189,6 +202,15 @@ Reading CallgrindSource::measure(const Workload& workload, const CountOptions& o
   for (auto& run : runs)
     for (auto& [metric, quantity] : run.get()) reading.quantities[metric] = std::move(quantity);
   return reading;
+}
+
+std::string CallgrindSource::calibration_identity() const {
+  const std::string build = build_of(helper_);
+  const ChildResult version = run_child({"valgrind", "--version"}, kVersionSeconds);
+  if (build.empty() || !version.succeeded()) return "";
+  return fmt::format("callgrind; gable {}, {}; {}, {}; caches {} {} {} {}", GABLE_EXACT_VERSION, build,
+                     version.output.substr(0, version.output.find('\n')), disassembler_version(),
+                     described(caches_.l1i), described(caches_.l1d), described(caches_.l2), described(caches_.l3));
 }
 
 std::vector<KnownWork> CallgrindSource::known_work() const {

@@ -37,6 +37,9 @@ class CallgrindSource final : public CounterSource {
   /// Needs Workload::child. Runs one repetition, since the simulation is deterministic.
   Reading measure(const Workload& workload, const CountOptions& options) override;
   std::vector<KnownWork> known_work() const override;
+  /// gable with the helper's build, valgrind and the simulated caches. The model of CPU is not among them: valgrind
+  /// computes alike on all, and known work has its loop in its name.
+  std::string calibration_identity() const override;
 
  private:
   /// One child process: the traffic of one level, or none with Metric::flop.

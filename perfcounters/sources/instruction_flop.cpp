@@ -164,6 +164,16 @@ std::string disassembler_cure() {
   return GABLE_HAS_ZYDIS ? "" : "install Zydis 4 (apt-get install libzydis-dev) and build again";
 }
 
+std::string disassembler_version() {
+#if GABLE_HAS_ZYDIS
+  const ZyanU64 version = ZydisGetVersion();
+  return fmt::format("Zydis {}.{}.{}", ZYDIS_VERSION_MAJOR(version), ZYDIS_VERSION_MINOR(version),
+                     ZYDIS_VERSION_PATCH(version));
+#else
+  return "no disassembler";
+#endif
+}
+
 #if GABLE_HAS_ZYDIS
 InstructionName name_of(std::span<const std::uint8_t> code) {
   Decoded decoded;

@@ -53,6 +53,8 @@ struct InstructionFlop {
 /// Why this build can't disassemble, and the cure; empty where it can.
 std::string disassembler_reason();
 std::string disassembler_cure();
+/// "Zydis 4.0.0"; "no disassembler" without one.
+std::string disassembler_version();
 inline bool has_disassembler() { return disassembler_reason().empty(); }
 
 /// The FLOP of the first instruction in `code` (64-bit mode). Throws std::logic_error without a disassembler.

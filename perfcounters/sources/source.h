@@ -156,6 +156,9 @@ class CounterSource {
   virtual Reading measure(const Workload& workload, const CountOptions& options) = 0;
   /// Kernels of known W and Q on this source's device, for its calibration.
   virtual std::vector<KnownWork> known_work() const = 0;
+  /// A line that names everything that this source's readings of known work depend on, so that they may be kept for
+  /// other processes. Empty: they also depend on what else the machine does, and each process calibrates anew.
+  virtual std::string calibration_identity() const { return ""; }
 };
 
 /// Every source of W and Q that gable knows, available or not, best first. `helper` is the program for calibration in a

@@ -150,6 +150,16 @@ TEST_CASE("a malformed problem is bad input; the message names its column") {
   CHECK(contains(result.err, "problem 'ic3ih8oc4kx3', column 10: unknown entry 'kx'"));
 }
 
+namespace {
+
+/// Variables of commands that keep their calibration of the simulation for the next command here.
+std::string kept_calibration() {
+  static const Folder folder;
+  return "GABLE_CACHE='" + folder.file("cache") + "'";
+}
+
+}  // namespace
+
 TEST_CASE(
     "counters that do not work here exit with 3, a reason and a cure; auto continues and names the sources that it "
     "used") {
@@ -162,7 +172,7 @@ TEST_CASE(
     CHECK(contains(counter.err, "cure: "));
   }
   CHECK(run_command(bench + " --counters guess").code == 2);
-  const Result automatic = run_command(bench + " --counters auto");
+  const Result automatic = run_command(bench + " --counters auto", kept_calibration());
   REQUIRE(automatic.code == 0);
   const json study = json::parse(automatic.out);
   check_study_of(study);
@@ -176,7 +186,8 @@ TEST_CASE(
     "the simulated traffic of a layer is each tensor once, and the output once more, which is read before written") {
   const Result result = run_command(
       "bench --device cpu --problem mb16ic1ih48oc6oh44kh5 --layout nhwc --cache cold --seconds 0.01 --json - "
-      "--counters simulated");
+      "--counters simulated",
+      kept_calibration());
   if (result.code == 3) {  // without valgrind, or under a sanitizer
     CHECK(contains(result.err, "cure: "));
     MESSAGE("skipped: a layer's simulated traffic: ", result.err);
@@ -195,6 +206,14 @@ TEST_CASE(
   CHECK(work < 2);
   CHECK((row["W"]["source"] == "simulated" || contains(result.err, "Zydis") || row["W"].contains("reason")));
   CHECK(row["Q"]["l2"]["bytes"].get<double>() >= 0.97 * dram["bytes"].get<double>());
+  const Result next = run_command(
+      std::string("bench --device cpu --seconds 0.01 --counters simulated --json - ") + kSmall, kept_calibration());
+  REQUIRE(next.code == 0);
+  CHECK(contains(next.err, "calibration checks passed, as measured by an earlier command"));
+  const json study = json::parse(next.out);
+  check_study_of(study);
+  for (const json& source : study["counters"]["sources"])
+    for (const json& check : source["calibration"]) CHECK(check["kept"] == true);
 }
 
 TEST_CASE("a case that no device can run exits with 3, a lack of memory with 4") {

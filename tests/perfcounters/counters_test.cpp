@@ -1,5 +1,5 @@
-// Sources of W and Q for the host: parsing of callgrind's and PCM's output, calibration, and the cache simulation on
-// kernels of known traffic.
+// Sources of W and Q for the host: parsing of callgrind's and PCM's output, and the cache simulation on kernels of
+// known traffic.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -44,43 +44,7 @@ class Folder {
   fs::path path_;
 };
 
-CallgrindSource callgrind_here() {
-  return {read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), GABLE_COMMAND};
-}
-
-/// A source that returns the known values times `factor` and records the requests.
-class FakeSource final : public CounterSource {
- public:
-  explicit FakeSource(double factor, std::vector<std::string>* asked = nullptr) : factor_(factor), asked_(asked) {}
-  std::string name() const override { return "fake"; }
-  Provenance provenance() const override { return Provenance::counter; }
-  SourceStatus status() const override {
-    return {"fake",
-            true,
-            "W and Q(dram)",
-            "",
-            "",
-            {{Metric::flop, true, "", ""}, {Metric::dram_bytes, true, "", ""}, {Metric::l1_bytes, true, "", ""}}};
-  }
-  Reading measure(const Workload& workload, const CountOptions& options) override {
-    if (workload.run) workload.run();
-    Reading reading{.source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = {}};
-    for (const Metric metric : options.metrics) {
-      if (asked_ != nullptr) asked_->push_back(to_string(metric));
-      reading.quantities[metric] = factor_ < 0 ? Quantity{.reason = "the counters were shared"}
-                                               : Quantity{.value = metric == Metric::flop ? 1000.0 : 64000 * factor_};
-    }
-    return reading;
-  }
-  std::vector<KnownWork> known_work() const override {
-    return {{.name = "chain", .workload = {}, .expected = {{Metric::flop, 1000}}, .tolerance = 0.01},
-            {.name = "copy", .workload = {}, .expected = {{Metric::dram_bytes, 64000}}, .tolerance = 0.02}};
-  }
-
- private:
-  double factor_;
-  std::vector<std::string>* asked_;
-};
+CallgrindSource callgrind_here() { return {read_cache_geometries(), GABLE_COMMAND}; }
 
 }  // namespace
 
@@ -164,7 +128,9 @@ TEST_CASE("fills and write-backs are lines; only a cold region counts the lines 
 // ---- the simulation
 
 TEST_CASE(
-    "simulated traffic of read, copy, triad and daxpy is the known one within 2 %, and a second run's is the same") {
+    "simulated traffic of read, copy, triad and daxpy is the known one within 2 %, a second run's is the same, and so "
+    "is "
+    "a kept calibration") {
   CallgrindSource source = callgrind_here();
   const SourceStatus status = source.status();
   if (!status.available) {
@@ -172,8 +138,10 @@ TEST_CASE(
     MESSAGE("skipped: simulated traffic: ", status.reason);
     return;
   }
-  const Calibration calibration =
-      calibrate(source, {Metric::flop, Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes});
+  const Folder folder;
+  CalibrationCache kept(folder.path());
+  const std::vector<Metric> metrics{Metric::flop, Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes};
+  const Calibration calibration = calibrate(source, metrics, kept);
   CHECK(calibration.checks.size() >= 10);
   for (const CalibrationCheck& check : calibration.checks) {
     CAPTURE(check.kernel);
@@ -182,13 +150,39 @@ TEST_CASE(
     CHECK(check.measured.value_or(-1) ==
           doctest::Approx(check.expected).epsilon(0.02).scale(check.allowance / 0.02 + 1e-9));
     CHECK(check.passed);
+    CHECK_FALSE(check.kept);
   }
+  const Calibration again = calibrate(source, metrics, kept);
+  REQUIRE(again.checks.size() == calibration.checks.size());
+  for (std::size_t i = 0; i < again.checks.size(); ++i) {
+    CHECK(again.checks[i].kept);
+    CHECK(again.checks[i].kernel == calibration.checks[i].kernel);
+    CHECK(again.checks[i].measured == calibration.checks[i].measured);
+  }
+  CHECK(kept.words().empty());
   const KnownWork triad = source.known_work().at(2);
   const CountOptions options{.metrics = {Metric::dram_bytes}};
   const Quantity first = source.measure(triad.workload, options).at(Metric::dram_bytes);
-  const Quantity again = source.measure(triad.workload, options).at(Metric::dram_bytes);
+  const Quantity second = source.measure(triad.workload, options).at(Metric::dram_bytes);
   REQUIRE(first.value.has_value());
-  CHECK(again.value == doctest::Approx(*first.value).epsilon(1e-3));
+  CHECK(second.value == doctest::Approx(*first.value).epsilon(1e-3));
+}
+
+TEST_CASE("a kept calibration is of one build of gable, one valgrind and one set of caches") {
+  CallgrindSource source = callgrind_here();
+  if (const SourceStatus status = source.status(); !status.available) {
+    MESSAGE("skipped: simulated traffic: ", status.reason);
+    return;
+  }
+  const std::string identity = source.calibration_identity();
+  CHECK(identity == callgrind_here().calibration_identity());
+  CHECK(identity.find("valgrind-") != std::string::npos);
+  CHECK(identity.find('\n') == std::string::npos);
+  CacheGeometries others = read_cache_geometries();
+  others.l1d->bytes *= 2;
+  CHECK(CallgrindSource(others, GABLE_COMMAND).calibration_identity() != identity);
+  CHECK(CallgrindSource(read_cache_geometries(), "/bin/sh").calibration_identity() != identity);
+  CHECK(CallgrindSource(read_cache_geometries(), "/nowhere").calibration_identity().empty());
 }
 
 TEST_CASE("a workload that would take too long under the simulation, or fails there, is refused with the reason") {
@@ -334,45 +328,6 @@ TEST_CASE("PCM refuses what it can't count: cold runs, bf16, a tool that fails o
   Machine skylake = sapphire_rapids();
   skylake.cpu.model = 85;
   for (const PcmEvent& event : pcm_events(skylake)) CHECK(event.metric == Metric::dram_bytes);
-}
-
-// ---- calibration
-
-TEST_CASE("a source that measures known work correctly is trusted, quantity by quantity") {
-  std::vector<std::string> asked;
-  CalibratedSource source(std::make_unique<FakeSource>(1.01, &asked));
-  const Reading reading = source.measure({}, {.metrics = {Metric::flop, Metric::dram_bytes}});
-  CHECK(reading.at(Metric::flop).value == 1000);
-  CHECK(reading.at(Metric::dram_bytes).value == doctest::Approx(64640));
-  CHECK(source.calibration().checks.size() == 2);
-  CHECK(asked == std::vector<std::string>{"W", "Q(dram)", "W", "Q(dram)"});
-  source.measure({}, {.metrics = {Metric::flop}});
-  CHECK(asked.size() == 5);  // calibrated once
-}
-
-TEST_CASE("a source that is wrong is refused with the numbers and not used again") {
-  std::vector<std::string> asked;
-  CalibratedSource source(std::make_unique<FakeSource>(1.5, &asked));
-  const Reading reading = source.measure({}, {.metrics = {Metric::flop, Metric::dram_bytes}});
-  CHECK(reading.at(Metric::flop).value == 1000);
-  const Quantity lie = reading.at(Metric::dram_bytes);
-  CHECK_FALSE(lie.value.has_value());
-  CHECK(lie.reason.find("copy") != std::string::npos);
-  CHECK(lie.reason.find("64000") != std::string::npos);
-  CHECK(lie.reason.find("96000") != std::string::npos);
-  CHECK(lie.reason.find("2 %") != std::string::npos);
-  CHECK(asked == std::vector<std::string>{"W", "Q(dram)", "W"});
-}
-
-TEST_CASE("a source without a value for known work, or without known work for a quantity, is not trusted") {
-  CalibratedSource silent(std::make_unique<FakeSource>(-1));
-  CHECK(silent.measure({}, {.metrics = {Metric::flop}}).at(Metric::flop).reason.find("shared") != std::string::npos);
-  CalibratedSource unknown(std::make_unique<FakeSource>(1));
-  const Quantity l1 = unknown.measure({}, {.metrics = {Metric::l1_bytes}}).at(Metric::l1_bytes);
-  CHECK_FALSE(l1.value.has_value());
-  CHECK(l1.reason.find("not calibrated") != std::string::npos);
-  const Quantity absent = unknown.measure({}, {.metrics = {Metric::l3_bytes}}).at(Metric::l3_bytes);
-  CHECK(absent.reason.find("does not know of Q(l3)") != std::string::npos);
 }
 
 TEST_CASE("sweeps refuse sizes that are no multiple of the loop's step, and unknown names") {
