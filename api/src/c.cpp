@@ -148,25 +148,24 @@ gable::Add add_of(const gable_add& a) {
           .activation = activation_of(a.activation)};
 }
 
-template <typename Description, typename Convert>
-gable_status make_plan(const gable_device* device, const Description* description, const char* what, gable_plan** plan,
-                       const Convert& convert) {
-  return guarded([&] {
-    require(device, "device");
-    require(description, what);
-    require(plan, "plan");
-    *plan = new gable_plan{std::make_shared<const gable::Plan>(device->device.plan(convert(*description)))};
-  });
+gable_plan* new_plan(const gable::Device& device, const gable::Op& op) {
+  return new gable_plan{std::make_shared<const gable::Plan>(device.plan(op))};
 }
 
-template <typename Description, typename Convert>
-gable_status make_batch_plan(const gable_device* device, const Description* description, const char* what,
-                             gable::BatchRange range, gable_batch_plan** plan, const Convert& convert) {
+gable_batch_plan* new_plan(const gable::Device& device, const gable::Op& op, gable::BatchRange range) {
+  return new gable_batch_plan{device.plan(op, range)};
+}
+
+/// Makes a plan, or with a range of batch sizes a batch plan, of the op that `convert` makes of the description. `what`
+/// is the description's name in messages.
+template <typename Handle, typename Description, typename Convert, typename... Range>
+gable_status make_plan(const gable_device* device, const Description* description, const char* what, Handle** plan,
+                       const Convert& convert, Range... range) {
   return guarded([&] {
     require(device, "device");
     require(description, what);
     require(plan, "plan");
-    *plan = new gable_batch_plan{device->device.plan(convert(*description), range)};
+    *plan = new_plan(device->device, convert(*description), range...);
   });
 }
 
@@ -365,22 +364,22 @@ gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b,
 
 gable_status gable_batch_plan_conv2d(const gable_device* device, const gable_conv2d* conv, int64_t least, int64_t most,
                                      gable_batch_plan** plan) {
-  return make_batch_plan(device, conv, "conv", {least, most}, plan, conv_of);
+  return make_plan(device, conv, "conv", plan, conv_of, gable::BatchRange{least, most});
 }
 
 gable_status gable_batch_plan_matmul(const gable_device* device, const gable_matmul* matmul, int64_t least,
                                      int64_t most, gable_batch_plan** plan) {
-  return make_batch_plan(device, matmul, "matmul", {least, most}, plan, matmul_of);
+  return make_plan(device, matmul, "matmul", plan, matmul_of, gable::BatchRange{least, most});
 }
 
 gable_status gable_batch_plan_max_pool(const gable_device* device, const gable_max_pool* pool, int64_t least,
                                        int64_t most, gable_batch_plan** plan) {
-  return make_batch_plan(device, pool, "pool", {least, most}, plan, max_pool_of);
+  return make_plan(device, pool, "pool", plan, max_pool_of, gable::BatchRange{least, most});
 }
 
 gable_status gable_batch_plan_add(const gable_device* device, const gable_add* add, int64_t least, int64_t most,
                                   gable_batch_plan** plan) {
-  return make_batch_plan(device, add, "add", {least, most}, plan, add_of);
+  return make_plan(device, add, "add", plan, add_of, gable::BatchRange{least, most});
 }
 
 void gable_batch_plan_release(gable_batch_plan* plan) { delete plan; }
