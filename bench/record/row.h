@@ -14,6 +14,7 @@
 #include "bench/record/device_kind.h"
 #include "bench/record/energy.h"
 #include "bench/record/insight.h"
+#include "bench/record/levels.h"
 #include "bench/record/program.h"
 #include "perfcounters/sources/source.h"
 
@@ -140,7 +141,7 @@ struct Row {
   Placement place{};
   Timing time{};
   Quantity work{};  ///< W
-  /// Q by level: l1, l2, l3, dram. Only rows of a program whose data stay in the caches lack dram.
+  /// Q by level (kLevels). Only rows of a program whose data stay in the caches lack dram.
   std::map<std::string, Quantity> traffic;
   Verdict verdict{};
   Accuracy accuracy{};
@@ -159,9 +160,8 @@ struct Row {
   double flops() const { return work.value / time.seconds; }
   /// The farthest level that has Q: of this one are bandwidth and intensity.
   const char* level() const {
-    for (const char* one : {"dram", "l3", "l2"})
-      if (traffic.count(one) > 0) return one;
-    return "l1";
+    const char* farthest = farthest_level([&](const char* one) { return traffic.count(one) > 0; });
+    return farthest != nullptr ? farthest : kLevels.back();
   }
   const Quantity& farthest() const { return traffic.at(level()); }
   double bandwidth() const { return farthest().value / time.seconds; }

@@ -125,7 +125,7 @@ std::string row_of(const Measurement& m, const Machine& machine) {
   add_placement(row, m.place);
   row.add(m.time.source).add(m.time.seconds).add(m.time.q1).add(m.time.q3).add(m.time.runs);
   row.add(m.work.source).add(m.work.value).add(m.work.analytic);
-  for (const char* level : {"dram", "l3", "l2", "l1"}) add_traffic(row, m, level);
+  for (const char* level : kLevels) add_traffic(row, m, level);
   row.add(m.intensity()).add(m.flops() / 1e9).add(m.verdict.bound);
   row.add(m.verdict.percent_of_roof).add(m.accuracy.max_error).add(m.accuracy.error_bound);
   row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date).add(pair_text(m.identity.tile));

@@ -61,7 +61,7 @@ void add_numbers(const Measurement& m, CardRows& rows) {
   rows.emplace_back("T", fmt::format("{} (quartiles {} … {}; {} runs, {})", seconds_text(m.time.seconds),
                                      seconds_text(m.time.q1), seconds_text(m.time.q3), m.time.runs, m.time.source));
   rows.emplace_back("W", quantity_text(m.work, "FLOP"));
-  for (const char* level : {"dram", "l3", "l2", "l1"}) {
+  for (const char* level : kLevels) {
     const auto found = m.traffic.find(level);
     if (found != m.traffic.end()) rows.emplace_back("Q " + level_text(level), quantity_text(found->second, "B"));
   }
@@ -322,6 +322,8 @@ json page_data(const Studies& studies) {
   for (const std::string& one : precisions_of(studies)) {
     data["precisions"].push_back({{"name", one}, {"path", glyph_path(one)}});
   }
+  data["levels"] = json::array();
+  for (const char* level : kLevels) data["levels"].push_back({level, level_text(level)});
   data["facets"] = json::array();
   for (const Facet& facet : kFacets) data["facets"].push_back({{"name", facet.name}, {"title", facet.title}});
   data["points"] = json::array();

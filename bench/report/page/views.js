@@ -2,7 +2,7 @@
 // ("An Instruction Roofline Model for GPUs", Ding and Williams 2019). A view says where a point stands and what its roofs
 // are; what draws them does not know which view it is.
 
-const kMemories = { dram: "DRAM", l3: "L3", l2: "L2", l1: "L1" };
+const kMemories = Object.fromEntries(study.levels);  // names, farthest from the core first
 const kSectorBytes = 32, kWavefrontBytes = 128;
 
 const levelsAmong = (names, has) => Object.keys(names).filter((level) =>
