@@ -114,15 +114,15 @@ struct PointwiseTile {
     Bases base;
     Streams stream;
     HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
-      stream[s] = weights + s * kPanelVectors * lanes() * call.channels;
+      stream[s] = weights + s * kPanelVectors * lanes() * call.in.channels;
     }
-    HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = call.x + b * kBasePixels * call.x_pixel;
-    PixelPitch px = PixelPitch::of(call.x_pixel);
-    const std::int64_t stored = call.channels < kManyRuns * kPointwiseRun ? kStoredOfFewRuns : kStoredOfManyRuns;
-    const auto element = static_cast<std::int64_t>(size_of(call.y_type));
-    const std::int64_t y_pixel = call.y_pixel * element, y_bytes = kVectors * lanes() * element;
-    char* const y_end = call.non_temporal ? y : y + kPixels * y_pixel;
-    for (std::int64_t left = call.channels; left > 0; left -= kRunsTogether * kPointwiseRun) {
+    HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = call.in.x + b * kBasePixels * call.in.pixel;
+    PixelPitch px = PixelPitch::of(call.in.pixel);
+    const std::int64_t stored = call.in.channels < kManyRuns * kPointwiseRun ? kStoredOfFewRuns : kStoredOfManyRuns;
+    const auto element = static_cast<std::int64_t>(size_of(call.out.type));
+    const std::int64_t y_pixel = call.out.pixel * element, y_bytes = kVectors * lanes() * element;
+    char* const y_end = call.out.non_temporal ? y : y + kPixels * y_pixel;
+    for (std::int64_t left = call.in.channels; left > 0; left -= kRunsTogether * kPointwiseRun) {
       const std::int64_t steps = std::min(left, kRunsTogether * kPointwiseRun);
       for (std::int64_t run = 0; run < steps; run += kPointwiseRun) {
         for (std::int64_t i = 0; i < call.prefetch.lines; ++i) hwy::Prefetch(prefetch + i * call.prefetch.line_step);
@@ -164,8 +164,8 @@ struct PointwiseTile {
   static HWY_INLINE void finish(const PointwiseCall& call, T* y, std::int64_t valid, const V (&acc)[kPixels][kVectors],
                                 const Store& store) {
     const D d;
-    const V least = hn::Set(d, call.least);
-    const std::int64_t y_pixel = call.y_pixel;  // a copy, so that the compiler knows that stores do not change it
+    const V least = hn::Set(d, call.out.least);
+    const std::int64_t y_pixel = call.out.pixel;  // a copy, so that the compiler knows that stores do not change it
     HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
       HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
         store(at_least(d, least, acc[p][v]), y + v * lanes(), valid - v * lanes());
@@ -191,12 +191,12 @@ struct PointwiseTile {
   static HWY_INLINE void end(const PointwiseCall& call, void* y, std::int64_t valid,
                              const V (&acc)[kPixels][kVectors]) {
     const D d;
-    if (call.non_temporal) {
+    if (call.out.non_temporal) {
       finish(call, static_cast<float*>(y), valid, acc,
              [d](V value, float* to, std::int64_t) HWY_ATTR { hn::Stream(value, d, to); });
-    } else if (HWY_LIKELY(call.y_type == DType::f32)) {
+    } else if (HWY_LIKELY(call.out.type == DType::f32)) {
       end_as<DType::f32>(call, static_cast<float*>(y), valid, acc);
-    } else if (call.y_type == DType::f16) {
+    } else if (call.out.type == DType::f16) {
       end_as<DType::f16>(call, static_cast<std::uint16_t*>(y), valid, acc);
     } else {
       end_as<DType::bf16>(call, static_cast<std::uint16_t*>(y), valid, acc);
@@ -204,22 +204,22 @@ struct PointwiseTile {
   }
 
   static void run_of_tiles(const PointwiseCall& call) {
-    const std::int64_t x_tile = kPixels * call.x_pixel;
-    const std::int64_t y_tile = kPixels * call.y_pixel * static_cast<std::int64_t>(size_of(call.y_type));
-    const float* x = call.x;
-    char* y = static_cast<char*>(call.y);
+    const std::int64_t x_tile = kPixels * call.in.pixel;
+    const std::int64_t y_tile = kPixels * call.out.pixel * static_cast<std::int64_t>(size_of(call.out.type));
+    const float* x = call.in.x;
+    char* y = static_cast<char*>(call.out.y);
     for (std::int64_t tile = 0; tile < call.tiles; ++tile, x += x_tile, y += y_tile) {
       V acc[kSets][kPixels][kVectors];
-      start(call.bias, acc);
+      start(call.out.bias, acc);
       Bases base;
-      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = x + b * kBasePixels * call.x_pixel;
-      Streams stream{call.weights};
-      PixelPitch px = PixelPitch::of(call.x_pixel);
+      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = x + b * kBasePixels * call.in.pixel;
+      Streams stream{call.panels.weights};
+      PixelPitch px = PixelPitch::of(call.in.pixel);
       std::int64_t channel = 0;
-      for (; channel + kUnrolled <= call.channels; channel += kUnrolled) add<kUnrolled>(base, px, stream, acc);
-      for (; channel < call.channels; ++channel) add<1>(base, px, stream, acc);
+      for (; channel + kUnrolled <= call.in.channels; channel += kUnrolled) add<kUnrolled>(base, px, stream, acc);
+      for (; channel < call.in.channels; ++channel) add<1>(base, px, stream, acc);
       add_sets(acc);
-      end(call, y, call.lanes, acc[0]);
+      end(call, y, call.out.lanes, acc[0]);
     }
   }
 
@@ -237,13 +237,13 @@ struct PointwiseTile {
     const D d;
     V weights[kSteps];
     HWY_UNROLL(24) for (int step = 0; step < kSteps; ++step) {
-      weights[step] = hn::LoadU(d, call.weights + (pass.first_channel + step) * lanes());
+      weights[step] = hn::LoadU(d, call.panels.weights + (pass.first_channel + step) * lanes());
     }
-    const V bias = hn::LoadU(d, call.bias);
-    const std::int64_t x_pixel = call.x_pixel;
-    const std::int64_t y_tile = kPixels * call.y_pixel * static_cast<std::int64_t>(size_of(call.y_type));
-    const float* x = call.x + pass.first_pixel * x_pixel + pass.first_channel;
-    char* y = static_cast<char*>(call.y) + pass.first_pixel / kPixels * y_tile;
+    const V bias = hn::LoadU(d, call.out.bias);
+    const std::int64_t x_pixel = call.in.pixel;
+    const std::int64_t y_tile = kPixels * call.out.pixel * static_cast<std::int64_t>(size_of(call.out.type));
+    const float* x = call.in.x + pass.first_pixel * x_pixel + pass.first_channel;
+    char* y = static_cast<char*>(call.out.y) + pass.first_pixel / kPixels * y_tile;
     float* sums = pass.sums;
     for (std::int64_t pixel = 0; pixel < pass.pixels; pixel += kPixels, y += y_tile, sums += kPixels * lanes()) {
       V acc[kPixels][1];
@@ -261,7 +261,7 @@ struct PointwiseTile {
         }
       }
       if (pass.last) {
-        end(call, y, call.lanes, acc);
+        end(call, y, call.out.lanes, acc);
       } else {
         HWY_UNROLL(8) for (int p = 0; p < kPixels; ++p) hn::StoreU(acc[p][0], d, sums + p * lanes());
       }
@@ -301,13 +301,13 @@ struct PointwiseTile {
     HWY_ALIGN float sums[kMostPixels * kLineBytes / sizeof(float)];  // of vectors of a line
     const std::int64_t pixels = call.tiles * kPixels;
     const std::int64_t block =
-        std::clamp(kL1Floats / call.x_pixel / kPixels * kPixels, std::int64_t{kPixels}, kMostPixels);
-    const std::int64_t passes = (call.channels + kMostHeldWeights - 1) / kMostHeldWeights;
-    const std::int64_t most = ((call.channels + passes - 1) / passes + 3) / 4 * 4;
+        std::clamp(kL1Floats / call.in.pixel / kPixels * kPixels, std::int64_t{kPixels}, kMostPixels);
+    const std::int64_t passes = (call.in.channels + kMostHeldWeights - 1) / kMostHeldWeights;
+    const std::int64_t most = ((call.in.channels + passes - 1) / passes + 3) / 4 * 4;
     for (std::int64_t first = 0; first < pixels; first += block) {
       HeldPass pass{0, false, first, std::min(block, pixels - first), sums};
-      while (pass.first_channel < call.channels) {
-        const std::int64_t left = call.channels - pass.first_channel, channels = held_channels(left, most);
+      while (pass.first_channel < call.in.channels) {
+        const std::int64_t left = call.in.channels - pass.first_channel, channels = held_channels(left, most);
         pass.last = channels == left;
         add_held(call, pass, channels);
         pass.first_channel += channels;
@@ -317,20 +317,20 @@ struct PointwiseTile {
 
   static void run(const PointwiseCall& call) {
     const std::int64_t panel_lanes = kVectors * lanes();
-    const float* weights = call.weights;
-    const float* bias = call.bias;
+    const float* weights = call.panels.weights;
+    const float* bias = call.out.bias;
     const float* prefetch = call.prefetch.from;
-    char* y = static_cast<char*>(call.y);
-    for (std::int64_t panel = 1; panel <= call.panels; ++panel) {
+    char* y = static_cast<char*>(call.out.y);
+    for (std::int64_t panel = 1; panel <= call.panels.count; ++panel) {
       V acc[kSets][kPixels][kVectors];
       start(bias, acc);
       reduce(call, weights, prefetch, y, acc);
       add_sets(acc);
-      end(call, y, panel < call.panels ? panel_lanes : call.lanes, acc[0]);
-      weights += panel_lanes * call.channels;
+      end(call, y, panel < call.panels.count ? panel_lanes : call.out.lanes, acc[0]);
+      weights += panel_lanes * call.in.channels;
       bias += panel_lanes;
       prefetch += call.prefetch.panel_step;
-      y += panel_lanes * static_cast<std::int64_t>(size_of(call.y_type));
+      y += panel_lanes * static_cast<std::int64_t>(size_of(call.out.type));
     }
   }
 };

@@ -33,20 +33,34 @@ struct PrefetchLines {
   std::int64_t lines, line_step, run_step, panel_step;
 };
 
-/// A register tile of pixels x vectors of output lanes, which goes through `panels` panels. Channel c of pixel p is
-/// x[p * x_pixel + c].
-struct PointwiseCall {
+/// Channel c of pixel p is x[p * pixel + c].
+struct PointwiseInput {
   const float* x;
-  std::int64_t x_pixel, channels;
+  std::int64_t pixel, channels;
+};
+
+/// Packed panels of the tile's vectors, one after the other.
+struct PointwisePanels {
   const float* weights;
-  std::int64_t panels;  // of the tile's vectors
-  const float* bias;    // whole vectors
-  void* y;              // of y_type
-  DType y_type;
-  std::int64_t y_pixel;
+  std::int64_t count;
+};
+
+/// Pixel p's lanes begin `pixel` elements after those of pixel p - 1.
+struct PointwiseOutput {
+  const float* bias;  // whole vectors
+  void* y;            // of `type`
+  DType type;
+  std::int64_t pixel;
   int lanes;          // valid ones of the last panel
   float least;        // 0 for relu, or minus infinity
   bool non_temporal;  // stores: all lanes are valid, and y is aligned to vectors
+};
+
+/// A register tile of pixels x vectors of output lanes, which goes through all panels.
+struct PointwiseCall {
+  PointwiseInput in;
+  PointwisePanels panels;
+  PointwiseOutput out;
   PrefetchLines prefetch;
   std::int64_t tiles;  // consecutive ones of equal width, for run_of_tiles
 };

@@ -69,16 +69,16 @@ class Unit {
     const std::int64_t lanes = part.vectors == kHalfVector ? r_.kernels.least_lanes : part.vectors * r_.kernels.lanes;
     const std::int64_t lane = part.first_lane + panel * lanes;
     PointwiseCall call;
-    call.channels = p_.c;
-    call.weights = r_.packed + lane * p_.c;
-    call.panels = panels;
-    call.bias = r_.bias + lane;
-    call.y = advance(r_.y, p_.dtype, first_ * p_.k + lane);
-    call.y_type = p_.dtype;
-    call.y_pixel = p_.k;
-    call.lanes = static_cast<int>(panel + panels == part.panels ? part.last_lanes : lanes);
-    call.least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
-    call.non_temporal = r_.non_temporal;
+    call.in.channels = p_.c;
+    call.panels.weights = r_.packed + lane * p_.c;
+    call.panels.count = panels;
+    call.out.bias = r_.bias + lane;
+    call.out.y = advance(r_.y, p_.dtype, first_ * p_.k + lane);
+    call.out.type = p_.dtype;
+    call.out.pixel = p_.k;
+    call.out.lanes = static_cast<int>(panel + panels == part.panels ? part.last_lanes : lanes);
+    call.out.least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
+    call.out.non_temporal = r_.non_temporal;
     call.prefetch = {};
     return call;
   }
@@ -98,7 +98,7 @@ class Unit {
       const bool narrow = part.vectors <= kOneVector;
       prepared[parts] = {r_.kernels.tile[vectors], narrow ? r_.kernels.run_of_tiles[vectors] : nullptr,
                          make_call(part, 0, part.panels)};
-      prepared[parts++].call.x_pixel = x_pixel;
+      prepared[parts++].call.in.pixel = x_pixel;
     });
     return parts;
   }
@@ -112,12 +112,12 @@ class Unit {
       const std::int64_t width = cut.width(tile);
       const std::int64_t pixel = first_ + cut.begin(tile);
       copy(pixel, width, strip_);
-      prepared[0].call.prefetch = next_widened(pixel + width, width, prepared[0].call.panels);
+      prepared[0].call.prefetch = next_widened(pixel + width, width, prepared[0].call.panels.count);
       for (std::size_t part = 0; part < parts; ++part) {
         PointwiseCall& call = prepared[part].call;
-        call.x = strip_;
+        call.in.x = strip_;
         prepared[part].tile[width](call);
-        call.y = advance(call.y, p_.dtype, width * p_.k);
+        call.out.y = advance(call.out.y, p_.dtype, width * p_.k);
       }
     }
   }
@@ -135,9 +135,9 @@ class Unit {
         prepared[0].call.prefetch = next_tile(pixel + width, width, prepared[0].call);
         for (std::size_t part = 0; part < parts; ++part) {
           PointwiseCall& call = prepared[part].call;
-          call.x = source(pixel);
+          call.in.x = source(pixel);
           prepared[part].tile[width](call);
-          call.y = static_cast<float*>(call.y) + width * p_.k;
+          call.out.y = static_cast<float*>(call.out.y) + width * p_.k;
         }
       }
       first = row_end;
@@ -164,9 +164,9 @@ class Unit {
     }
   }
   void compute_run(PointwiseFunction run_of_tiles, PointwiseCall& call, std::int64_t first, std::int64_t width) const {
-    call.x = source(first);
+    call.in.x = source(first);
     run_of_tiles(call);
-    call.y = static_cast<float*>(call.y) + call.tiles * width * p_.k;
+    call.out.y = static_cast<float*>(call.out.y) + call.tiles * width * p_.k;
   }
   /// The same with tiles that keep weights in registers, and a last tile of the pixels that they leave.
   void compute_held(const Prepared& prepared, PointwiseCall& call, std::int64_t first, std::int64_t pixels) const {
@@ -181,8 +181,8 @@ class Unit {
   /// Prefetches the next tile's pixels, a share in each panel.
   PrefetchLines next_tile(std::int64_t next, std::int64_t width, const PointwiseCall& call) const {
     if (next >= end_) return {};
-    const std::int64_t share = ceil_div(width, call.panels);
-    return {source(next), share, call.x_pixel, kPointwiseRun, share * call.x_pixel};
+    const std::int64_t share = ceil_div(width, call.panels.count);
+    return {source(next), share, call.in.pixel, kPointwiseRun, share * call.in.pixel};
   }
 
   /// The same for pixels that will be widened: pixels that lie together as one piece of memory; of others each line
@@ -219,9 +219,9 @@ class Unit {
           float* strip = strip_ + cut.begin(tile) * b_.strip_pixel;
           if (copies) copy(pixel, width, strip);
           PointwiseCall call = shared;
-          call.x = strip;
-          call.x_pixel = b_.strip_pixel;
-          call.y = advance(call.y, p_.dtype, (pixel - first_) * p_.k);
+          call.in.x = strip;
+          call.in.pixel = b_.strip_pixel;
+          call.out.y = advance(call.out.y, p_.dtype, (pixel - first_) * p_.k);
           call.prefetch = p_.dtype != DType::f32 ? PrefetchLines{}
                           : !b_.panels_outside   ? next_pixels(pixel + width, panel, part.panels)
                           : copies               ? next_pixels(pixel + width, 0, 1)
@@ -262,7 +262,8 @@ class Unit {
     const std::int64_t run_floats = part.vectors * r_.kernels.lanes * kPointwiseRun;
     const std::int64_t share = round_up(ceil_div(run_floats, tiles), kPointwiseRun);
     const std::int64_t runs = ceil_div(p_.c, kPointwiseRun);
-    return {call.weights + runs * run_floats + tile * runs * share, share / kPointwiseRun, kPointwiseRun, share, 0};
+    return {call.panels.weights + runs * run_floats + tile * runs * share, share / kPointwiseRun, kPointwiseRun, share,
+            0};
   }
 
   /// Prefetches a share of the next tile's pixels; `panels` panels together prefetch all.

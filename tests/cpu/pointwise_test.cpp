@@ -104,18 +104,17 @@ TEST_CASE("pointwise: held weights in several passes over several blocks of pixe
       std::vector<float> weights(static_cast<std::size_t>(channels) * lanes);
       for (std::vector<float>* v : {&x, &bias, &weights})
         std::generate(v->begin(), v->end(), [&] { return value(random); });
-      PointwiseCall call{};
-      call.x = x.data();
-      call.x_pixel = x_pixel;
-      call.channels = channels;
-      call.weights = weights.data();
-      call.bias = bias.data();
-      call.y = y.data();
-      call.y_type = DType::f32;
-      call.y_pixel = kernels.lanes;
-      call.lanes = kernels.lanes;
-      call.least = -std::numeric_limits<float>::infinity();
-      call.tiles = kTiles;
+      const PointwiseCall call{.in = {x.data(), x_pixel, channels},
+                               .panels = {weights.data(), 1},
+                               .out = {.bias = bias.data(),
+                                       .y = y.data(),
+                                       .type = DType::f32,
+                                       .pixel = kernels.lanes,
+                                       .lanes = kernels.lanes,
+                                       .least = -std::numeric_limits<float>::infinity(),
+                                       .non_temporal = false},
+                               .prefetch = {},
+                               .tiles = kTiles};
       kernels.held_weights(call);
       int wrong = 0;
       for (std::size_t i = 0; i < y.size(); ++i) {
