@@ -1,6 +1,8 @@
 """gable for NumPy (api/python/gable) on the library of this build: right, shared by threads, and clear about mistakes."""
 
+import copy
 import os
+import pickle
 import re
 import threading
 from pathlib import Path
@@ -179,6 +181,27 @@ def test_add_with_relu_keeps_nan_and_runs_on_either_layout():
     np.testing.assert_array_equal(b, exact)
 
 
+def test_a_linear_layer_takes_any_dimensions_before_its_inputs():
+    weights, bias, x = values(5, 8), values(5), values(2, 3, 4, 8)
+    fc = gable.Linear(weights, bias)
+    exact = x.astype(np.float64) @ weights.T.astype(np.float64) + bias
+    np.testing.assert_allclose(fc(x), exact, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(fc(x[:, ::2]), exact[:, ::2], rtol=1e-5, atol=1e-5)
+    out = np.zeros((2, 3, 4, 5), np.float32)
+    assert fc(x, out=out) is out and np.array_equal(out, fc(x))
+    assert fc.explain(x.shape) == fc.explain((24, 8))
+
+
+def test_layers_can_be_copied_and_pickled():
+    conv = gable.Conv2d(values(8, 4, 3, 3), values(8), padding=1, activation="relu", device="cpu?threads=1")
+    fc = gable.Linear(values(5, 8), device=gable.open("reference"))
+    x = values(2, 4, 6, 6)
+    y = fc(conv(x).mean((2, 3)))  # both have plans and packed weights now
+    for copied in (copy.deepcopy([conv, fc]), pickle.loads(pickle.dumps([conv, fc]))):
+        assert [layer.device.uri for layer in copied] == ["cpu?threads=1", "reference"]
+        np.testing.assert_array_equal(copied[1](copied[0](x).mean((2, 3))), y)
+
+
 def test_out_is_written_and_checked():
     conv = gable.Conv2d(values(4, 2, 1, 1))
     x, out = values(1, 2, 3, 3), np.zeros((1, 4, 3, 3), np.float32)
@@ -200,6 +223,10 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(values(4, 2, 1, 1), values(3)), "invalid_argument", r"bias is \(3,\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="gelu"), "invalid_argument", "none, relu, tanh"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpus"), "unavailable", "cpus"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), device=0), "invalid_argument", "device is 0"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpu\0x"), "invalid_argument", "device is 'cpu.x00x'"),
+        (lambda: gable.open("cpu\udcff"), "invalid_argument", "no backend's name"),
+        (lambda: gable.Linear(values(4, 2))(values(2)), "invalid_argument", r"x has the shape \(2,\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), math="tf32", device="cpu")(values(1, 2, 3, 3)), "unsupported", "tf32"),
         (lambda: gable.Linear(values(4, 2))(values(3, 3)), "invalid_argument", r"rows, 2"),
         (lambda: gable.Linear(values(4, 2)).explain((3, 3)), "invalid_argument", r"rows, 2"),

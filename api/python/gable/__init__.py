@@ -9,6 +9,7 @@ Arrays are float32, float16, or bfloat16: uint16 with the bits of bfloat16 (to_b
 bfloat16. Bias is float32, or 16 bits that become it. Layout "nchw" takes x as (N, C, H, W), "nhwc" as (N, H, W, C);
 weights are the same for both.
 Every failure is a gable.Error; its `code` is the name of the status in gable/c.h, in lower case.
+Layers can be copied and pickled, so other processes can take them; there they plan and pack again.
 
 libgable is looked for in $GABLE_LIBRARY, then in the installed tree or the build that this file is a part of, then where
 the system's loader looks.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import threading
 from collections import OrderedDict
@@ -268,6 +270,9 @@ class _Plans(threading.local):
     def __init__(self) -> None:
         self.plans: OrderedDict[tuple, _Plan] = OrderedDict()
 
+    def __reduce__(self) -> tuple:
+        return _Plans, ()  # plans are made again
+
     def get(self, key: tuple, make) -> _Plan:
         if key not in self.plans:
             self.plans[key] = make()
@@ -281,9 +286,14 @@ class Device:
     """A device of gable, such as "auto?memory=host", "cpu:avx2?threads=2" or "onednn". Threads may share it."""
 
     def __init__(self, uri: str = "auto?memory=host") -> None:
+        if not isinstance(uri, str) or "\0" in uri:
+            raise _wrong(f"device is {uri!r}; it must be text like 'cpu?threads=2', or what gable.open() gave")
         self.uri = uri
-        self._handle = _Handle("gable_close", "gable_open", uri.encode())
+        self._handle = _Handle("gable_close", "gable_open", uri.encode(errors="backslashreplace"))
         self._plans = _Plans()
+
+    def __reduce__(self) -> tuple:
+        return _device, (self.uri,)
 
 
 open = Device  # noqa: A001  gable.open(), as in C++
@@ -297,6 +307,8 @@ def _device(device: Device | str | None) -> Device:
     if isinstance(device, Device):
         return device
     uri = "auto?memory=host" if device is None else device
+    if not isinstance(uri, str):
+        return Device(uri)  # which says what is wrong
     with _opened_lock:
         if uri not in _opened:
             _opened[uri] = Device(uri)
@@ -310,6 +322,9 @@ class _Packed:
         self.weights = weights
         self._packed: dict[int, _Handle] = {}
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple:
+        return _Packed, (self.weights,)
 
     def of(self, plan: _Plan) -> _Handle:
         key = ctypes.c_uint64()
@@ -403,7 +418,7 @@ class Conv2d(_Layer):
 class Linear(_Layer):
     """A fully connected layer as torch.nn.Linear computes it: activation(x @ weights.T + bias).
 
-    weights: (outputs, inputs), in PyTorch's order. x: (rows, inputs).
+    weights: (outputs, inputs), in PyTorch's order. x: (rows, inputs), or with more dimensions before the inputs.
     """
 
     _make = "gable_plan_matmul"
@@ -415,19 +430,26 @@ class Linear(_Layer):
                                 math=_index(math, MATHS, "math"),
                                 activation=_index(activation or "none", ACTIVATIONS, "activation"))
 
+    def _rows(self, shape: tuple[int, ...]) -> int:
+        if len(shape) < 2 or shape[-1] != self._matmul.k:
+            raise _wrong(f"x has the shape {tuple(shape)}; it must be (rows, {self._matmul.k}), or have more dimensions "
+                         "in place of the rows")
+        return math.prod(shape[:-1])
+
     def _description(self, shape: tuple[int, ...]) -> CMatmul:
-        if len(shape) != 2 or shape[1] != self._matmul.k:
-            raise _wrong(f"x has the shape {tuple(shape)}; it must be (rows, {self._matmul.k})")
         matmul = CMatmul.from_buffer_copy(self._matmul)
-        matmul.m = shape[0]
+        matmul.m = self._rows(shape)
         return matmul
 
     def _output_shape(self, plan: _Plan) -> tuple[int, ...]:
         return plan.output_shape[:2]
 
     def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        x = _rank(x, 2, "x")
-        return self._run(x, x.shape, out)
+        x = _plain(x)
+        rows = self._rows(x.shape)
+        y = _result(out, (*x.shape[:-1], self._matmul.n), x.dtype)
+        self._run(x.reshape(rows, self._matmul.k), (rows, self._matmul.k), y.reshape(rows, self._matmul.n))
+        return y
 
 
 def max_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None, out=None) -> np.ndarray:
