@@ -5,7 +5,8 @@ include(CMakePackageConfigHelpers)
 
 set(gable_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gable)
 
-install(TARGETS gable EXPORT gableTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The component `library` is libgable and its plugins, all that a Python wheel has besides Python (pyproject.toml).
+install(TARGETS gable EXPORT gableTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 install(DIRECTORY api/include/gable DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN measure.h EXCLUDE)
 # gable for NumPy: the folder is for PYTHONPATH, and the package finds libgable of its own tree.
 install(DIRECTORY api/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gable/python FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)

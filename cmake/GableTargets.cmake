@@ -105,7 +105,7 @@ function(gable_product target destination)
   file(RELATIVE_PATH libdir_from_folder ${folder} ${CMAKE_INSTALL_FULL_LIBDIR})
   string(REGEX REPLACE "/$" "" libdir_from_folder "${libdir_from_folder}")
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/${libdir_from_folder}")
-  install(TARGETS ${target} LIBRARY DESTINATION ${destination} RUNTIME DESTINATION ${destination})
+  install(TARGETS ${target} LIBRARY DESTINATION ${destination} COMPONENT library RUNTIME DESTINATION ${destination})
 endfunction()
 
 # gable_plugin(NAME sources...): the plugin libgable_X.so for the target gable_X. It is built beside libgable and
