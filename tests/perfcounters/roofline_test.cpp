@@ -136,6 +136,10 @@ TEST_CASE("impossible numbers are flagged, impossible input is refused") {
       judge(ceilings, {.flop = 1e9, .bytes = {.dram = 2e9, .l3 = {}, .l2 = 1e9, .l1 = 3e9}, .seconds = 1});
   CHECK(inverted.flags.size() == 1);
   CHECK(mentions(inverted.flags, "Q(l2)"));
+  // A triad a = b + s c loads and stores 24 bytes an element, and moves 32: each line of a is read before it is stored.
+  const Verdict triad =
+      judge(ceilings, {.flop = 2e6, .bytes = {.dram = 32e6, .l3 = {}, .l2 = {}, .l1 = 24e6}, .seconds = 1});
+  CHECK(triad.flags.empty());
   CHECK(mentions(judge(ceilings, {.flop = 500e9, .bytes = {}, .seconds = 1}).flags, "above the peak"));
   CHECK(
       mentions(judge(ceilings, {.flop = 1, .bytes = {.dram = 50e9, .l3 = {}, .l2 = {}, .l1 = {}}, .seconds = 1}).flags,
