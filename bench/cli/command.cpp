@@ -109,8 +109,8 @@ int run_action(Arguments& arguments) {
 
 int parse_and_run(int argc, const char* const* argv) {
   Arguments arguments;
-  arguments.study.command = command_line(argc, argv);
-  arguments.study.words.assign(argv + 1, argv + std::max(1, argc));
+  arguments.study.line.text = command_line(argc, argv);
+  arguments.study.line.words.assign(argv + 1, argv + std::max(1, argc));
   // Each message once: devices are opened several times.
   set_log([said = std::set<std::string>()](std::string_view message) mutable {
     if (said.emplace(message).second) std::fputs(("gable: " + std::string(message) + "\n").c_str(), stderr);

@@ -110,8 +110,8 @@ void add_devices(CLI::App& app, StudyOptions& s) {
 }
 
 void add_measuring(CLI::App& app, StudyOptions& s) {
-  app.add_option("--cache", s.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
-  app.add_option("--seconds", s.seconds,
+  app.add_option("--cache", s.effort.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
+  app.add_option("--seconds", s.effort.seconds,
                  "time for one device on one case in one cache state, after a first run; that may take longer")
       ->check(positive());
   app.add_option("--counters", s.counters.mode,

@@ -264,7 +264,7 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   if (!options.csv.empty()) write_file(options.csv, {profile_csv(rows)});
   if (!options.trace.empty()) write_file(options.trace, {json_text(chrome_trace(profile.spans))});
   console.emit(to_json(ProfileDocument{.machine = perf::describe_machine(),
-                                       .command = study.command,
+                                       .command = study.line.text,
                                        .runs = options.runs,
                                        .rows = rows,
                                        .hottest = hot,

@@ -16,11 +16,11 @@ namespace gable::bench {
 namespace {
 
 ProgramOptions program_options(const StudyOptions& options, const ProgramArguments& program, bool report) {
-  ProgramOptions measured{.argv = program.argv, .top = program.top, .command = options.command};
+  ProgramOptions measured{.argv = program.argv, .top = program.top, .command = options.line.text};
   if (!options.counters.mode.empty()) measured.mode = parse_counter_mode(options.counters.mode);
   if (options.counters.seconds_each > 0) measured.counter_seconds = options.counters.seconds_each;
   measured.ceilings = report || options.ceilings;
-  measured.quick_ceilings = !report || options.quick;
+  measured.quick_ceilings = !report || options.effort.quick;
   measured.experiments = program.experiments;
   return measured;
 }

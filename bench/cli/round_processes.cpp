@@ -48,11 +48,11 @@ std::vector<Row> rows_of_round(const std::vector<std::string>& words, double lim
 void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring, std::vector<Row>& rows,
                     Console& console) {
   // A process that uses a GPU takes half a second to start, and with a vendor's library seconds: only where asked for.
-  const bool gpus = options.rounds > 0;
+  const bool gpus = options.effort.rounds > 0;
   const std::vector<std::size_t> cases = cases_of_rounds(select(options.selection, false).cases, rows, gpus, measuring);
   if (cases.empty() || measuring.rounds < 2) return;
   std::vector<std::string> words{perf::own_executable()};
-  words.insert(words.end(), options.words.begin(), options.words.end());
+  words.insert(words.end(), options.line.words.begin(), options.line.words.end());
   words.insert(words.end(), {"--round-cases", fmt::format("{}", fmt::join(cases, ",")), "--round-devices",
                              fmt::format("{}", fmt::join(devices_of(options.devices, rows, gpus), ","))});
   double limit = kMinLimit;

@@ -46,7 +46,7 @@ constexpr int kRounds = 16, kFewestRounds = 8;
 constexpr double kMinRoundSeconds = 0.03, kMaxRoundedSeconds = 60;
 
 int rounds_of(const StudyOptions& options, double seconds_each, const Console& console) {
-  if (options.rounds > 0) return options.rounds;
+  if (options.effort.rounds > 0) return options.effort.rounds;
   const int rounds = static_cast<int>(std::min<double>(kRounds, seconds_each / kMinRoundSeconds));
   if (!console.wants_json() || rounds < kFewestRounds) return 1;
   const std::size_t devices = options.devices.empty() ? default_devices().size() : options.devices.size();
@@ -56,8 +56,8 @@ int rounds_of(const StudyOptions& options, double seconds_each, const Console& c
 
 StudyPlan bench_plan(const StudyOptions& options, const Console& console) {
   StudyPlan plan;
-  plan.measuring.caches = parse_caches(options.cache.empty() ? "warm" : options.cache);
-  if (options.seconds > 0) plan.measuring.seconds_each = options.seconds;
+  plan.measuring.caches = parse_caches(options.effort.cache.empty() ? "warm" : options.effort.cache);
+  if (options.effort.seconds > 0) plan.measuring.seconds_each = options.effort.seconds;
   plan.ceilings = options.ceilings;
   plan.measuring.scale = options.ceilings;
   plan.measuring.rounds = rounds_of(options, plan.measuring.seconds_each, console);
@@ -67,15 +67,17 @@ StudyPlan bench_plan(const StudyOptions& options, const Console& console) {
 StudyPlan roofline_plan(const StudyOptions& options) {
   StudyPlan plan;
   MeasureOptions& measuring = plan.measuring;
-  measuring.caches = parse_caches(!options.cache.empty() ? options.cache : options.quick ? "warm" : "both");
-  measuring.seconds_each = options.quick ? kQuickSecondsEach : kFullSecondsEach;
-  if (options.seconds > 0) measuring.seconds_each = options.seconds;
-  measuring.seconds_total = options.quick ? kQuickSeconds : kFullSeconds;
-  measuring.max_runs = options.quick ? 20 : 50;
+  measuring.caches = parse_caches(!options.effort.cache.empty() ? options.effort.cache
+                                  : options.effort.quick        ? "warm"
+                                                                : "both");
+  measuring.seconds_each = options.effort.quick ? kQuickSecondsEach : kFullSecondsEach;
+  if (options.effort.seconds > 0) measuring.seconds_each = options.effort.seconds;
+  measuring.seconds_total = options.effort.quick ? kQuickSeconds : kFullSeconds;
+  measuring.max_runs = options.effort.quick ? 20 : 50;
   measuring.scale = true;
   plan.ceilings = true;
-  plan.quick_ceilings = options.quick;
-  if (!options.quick) return plan;
+  plan.quick_ceilings = options.effort.quick;
+  if (!options.effort.quick) return plan;
   plan.mode = fmt::format(
       "quick: batches halved until a layer has at most {} GFLOP, or {} GB where it only moves data, at most {} s a "
       "layer and device, short ceilings",
@@ -169,13 +171,13 @@ void print_tables(const report::Studies& studies, Console& console) {
 
 /// One round of a `gable bench` that started this process: its record, and nothing else.
 ExitCode bench_round(StudyOptions options, Console& console) {
-  options.devices = options.round.devices;
+  options.devices = options.effort.round.devices;
   options.resume = options.ceilings = options.energy = false;
   options.counters = {};
   StudyPlan plan = bench_plan(options, console);
   plan.adjust = [&options](std::vector<Case>& cases) {
     std::vector<Case> some;
-    for (const std::size_t index : options.round.cases) some.push_back(cases.at(index));
+    for (const std::size_t index : options.effort.round.cases) some.push_back(cases.at(index));
     cases = std::move(some);
   };
   const MeasuredStudy measured = measure_study(options, plan, console);
@@ -189,7 +191,7 @@ ExitCode bench_command(const StudyOptions& given, Console& console) {
   console.check_target();
   StudyOptions options = given;
   read_file(options.selection);
-  if (!options.round.empty()) return bench_round(options, console);
+  if (!options.effort.round.empty()) return bench_round(options, console);
   StudyPlan plan = bench_plan(options, console);
   plan.file = console.json_file();
   const perf::InterruptKeeper interrupts;
@@ -202,9 +204,9 @@ ExitCode bench_command(const StudyOptions& given, Console& console) {
 
 ExitCode ceilings_command(const StudyOptions& options, Console& console) {
   console.check_target();
-  const RunEntry run{.machine = perf::describe_machine(), .command = options.command};
+  const RunEntry run{.machine = perf::describe_machine(), .command = options.line.text};
   const perf::InterruptKeeper interrupts;
-  CeilingRounds rounds(ceiling_source(run.machine, options.quick, console), whole_machine());
+  CeilingRounds rounds(ceiling_source(run.machine, options.effort.quick, console), whole_machine());
   std::vector<Row> none;
   const MachineCeilings& ceilings = rounds.judge(none, run.machine);
   print_ceilings(ceilings, console);

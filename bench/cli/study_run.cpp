@@ -156,7 +156,7 @@ class RowMeasurer {
   Selection selected(bool gpu) {
     Selection selection = select(options_.selection, gpu);
     if (plan_.adjust) plan_.adjust(selection.cases);
-    if (!options_.round.empty()) {
+    if (!options_.effort.round.empty()) {
       selection.bandwidths.clear();
       selection.graphs.clear();
       selection.repeated.clear();
@@ -317,13 +317,13 @@ CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& 
 
 MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, Console& console) {
   MeasuredStudy measured;
-  measured.run = {.machine = perf::describe_machine(), .command = options.command, .mode = plan.mode};
+  measured.run = {.machine = perf::describe_machine(), .command = options.line.text, .mode = plan.mode};
   RowCounters counters = counters_of(options.counters);
   select(options.selection, false);  // reports misuse before any device is opened
   const std::optional<ReadStudy> before = resumed_study(options, plan, measured.run, console);
   std::vector<std::string> closed;
   const std::vector<OpenDevice> devices = open_asked(options.devices, options.threads, closed);
-  if (const std::string words = words_on_only(options.devices); !words.empty() && options.round.empty())
+  if (const std::string words = words_on_only(options.devices); !words.empty() && options.effort.round.empty())
     console.print(words);
   for (const std::string& line : closed) note(measured.run, console, line);
   counters.require_sources(kinds_of(devices));
@@ -347,7 +347,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
     rows = measurer.rows_and_known();
     note(measured.run, console, fmt::format("interrupted: {} rows were measured and are kept", rows.size()));
   }
-  if (options.round.empty()) measure_rounds(options, plan.measuring, rows, console);
+  if (options.effort.round.empty()) measure_rounds(options, plan.measuring, rows, console);
   if (before) add_to_mode(measured.run, resumed_text(measurer.kept(), *before));
   for (const std::string& line : counters.summary()) console.print(line);
   for (const std::string& line : energy.summary()) console.print(line);

@@ -31,23 +31,33 @@ struct RoundOptions {
   bool empty() const { return cases.empty(); }
 };
 
+/// How long and how often rows are timed.
+struct EffortOptions {
+  std::string cache;   ///< "warm", "cold", "both"; empty: the command's own default
+  double seconds = 0;  ///< of one device on one case; 0: the command's own default
+  bool quick = false;
+  int rounds = 0;  ///< processes that measure the rows of CPUs, each with its part of the time
+  RoundOptions round;
+};
+
+/// What the user typed.
+struct CommandLine {
+  std::vector<std::string> words;  ///< behind the program's own name
+  std::string text;                ///< for the record
+};
+
 /// The options as the user wrote them.
 struct StudyOptions {
   SelectionOptions selection;
   std::vector<std::string> devices;  ///< default_devices() if empty
   int threads = 0;
-  std::string cache;   ///< "warm", "cold", "both"; empty: the command's own default
-  double seconds = 0;  ///< of one device on one case; 0: the command's own default
-  bool quick = false;
-  bool ceilings = false;  ///< bench: measure them too, for percents of the roof
+  EffortOptions effort;
   CounterOptions counters;
-  bool resume = false;  ///< goes on with the rows that an interrupted run has left
-  bool energy = false;  ///< measure the energy of rows and ceilings, too
-  int rounds = 0;       ///< processes that measure the rows of CPUs, each with its part of the time
-  RoundOptions round;
-  std::vector<std::string> words;  ///< of the command line, behind the program's own name
-  std::string out;                 ///< folder of roofline's and plot's report
-  std::string command;             ///< the command line, for the record
+  bool ceilings = false;  ///< bench: measure them too, for percents of the roof
+  bool energy = false;    ///< measure the energy of rows and ceilings, too
+  bool resume = false;    ///< goes on with the rows that an interrupted run has left
+  CommandLine line;
+  std::string out;  ///< folder of roofline's and plot's report
 };
 
 /// What a command derives from its options.

@@ -85,15 +85,15 @@ void add_verify(CLI::App& root, Arguments& a) {
 
 void add_rounds(CLI::App& app, StudyOptions& s) {
   app.add_option(
-         "--rounds", s.rounds,
+         "--rounds", s.effort.rounds,
          "measure rows in this many processes, one after the other, each with its part of --seconds: gable diff then "
          "knows a row's variation from run to run (default: 16 for rows of CPUs with --json, if all rows take at most "
          "a "
          "minute; else 1)")
       ->check(whole(1, 1000));
   // Only for the processes of further rounds.
-  app.add_option("--round-cases", s.round.cases, "")->delimiter(',')->group("");
-  app.add_option("--round-devices", s.round.devices, "")->delimiter(',')->group("");
+  app.add_option("--round-cases", s.effort.round.cases, "")->delimiter(',')->group("");
+  app.add_option("--round-devices", s.effort.round.devices, "")->delimiter(',')->group("");
 }
 
 void add_bench(CLI::App& root, Arguments& a) {
@@ -106,14 +106,14 @@ void add_bench(CLI::App& root, Arguments& a) {
   add_resume(app, a.study);
   add_json(app, a.json);
   app.callback([&a] {
-    if (!a.study.round.empty()) a.json = "-";
+    if (!a.study.effort.round.empty()) a.json = "-";
     a.action = [](Arguments& arguments, Console& console) { return bench_command(arguments.study, console); };
   });
 }
 
 void add_ceilings(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("ceilings", "measure what this machine's arithmetic and memory reach");
-  app.add_flag("--quick", a.study.quick, "fewer and shorter runs");
+  app.add_flag("--quick", a.study.effort.quick, "fewer and shorter runs");
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) { return ceilings_command(arguments.study, console); };
@@ -179,7 +179,7 @@ void add_roofline(CLI::App& root, Arguments& a) {
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
   add_measuring(app, a.study);
-  app.add_flag("--quick", a.study.quick, "two minutes on two cores: smaller batches, fewer runs, warm only");
+  app.add_flag("--quick", a.study.effort.quick, "two minutes on two cores: smaller batches, fewer runs, warm only");
   app.add_option("--out", a.study.out, "folder of the report (default: report)");
   add_resume(app, a.study);
   add_json(app, a.json);
@@ -270,7 +270,7 @@ void add_cliffs(CLI::App& root, Arguments& a) {
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
-      arguments.cliffs.command = arguments.study.command;
+      arguments.cliffs.command = arguments.study.line.text;
       return cliffs_command(arguments.cliffs, console);
     };
   });
@@ -292,7 +292,7 @@ void add_tune(CLI::App& root, Arguments& a) {
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
-      arguments.choice.command = arguments.study.command;
+      arguments.choice.command = arguments.study.line.text;
       const bool ceilings = arguments.choice.ceilings;
       return ceilings ? tune_ceilings_command(arguments.choice, console) : tune_command(arguments.choice, console);
     };
@@ -320,7 +320,7 @@ void add_regret(CLI::App& root, Arguments& a) {
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
-      arguments.choice.command = arguments.study.command;
+      arguments.choice.command = arguments.study.line.text;
       return regret_command(arguments.choice, console);
     };
   });

@@ -133,7 +133,7 @@ ExitCode random_verify_command(const StudyOptions& options, const RandomVerifyOp
   console.print(fmt::format("{} problems from seed {}: {} mismatched, {} that no kernel of the device takes",
                             document.problems, document.first_seed, document.mismatches.size(), document.refused));
   nlohmann::json record = to_json(document);
-  record["machine"] = machine_json(perf::describe_machine(), options.command);
+  record["machine"] = machine_json(perf::describe_machine(), options.line.text);
   console.emit(record);
   return document.mismatches.empty() ? kDone : kCheckFailed;
 }
