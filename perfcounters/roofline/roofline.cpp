@@ -62,8 +62,8 @@ void check(const RooflinePoint& point) {
       throw std::invalid_argument(fmt::format("Q({}) = {} B; at least 0 is needed", name, *bytes));
 }
 
-/// Caches exchange whole lines, and a store reads its line first. Q(l1) is what instructions load and store, which may be
-/// less: 24 bytes an element of a triad that moves 32, or 8 of each line of 64.
+/// Caches exchange whole lines, and a store reads its line first. Q(l1) is what instructions load and store, which may
+/// be less: 24 bytes an element of a triad that moves 32, or 8 of each line of 64.
 void flag_order(const RooflinePoint& point, double tolerance, std::vector<std::string>& flags) {
   const LevelBytes* farther = nullptr;
   const auto all = by_level(point.bytes);
