@@ -19,6 +19,7 @@
 #include <new>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "bench/cli/subcommands.h"
 #include "bench/common/files.h"
@@ -80,6 +81,17 @@ std::string unknown_command(const CLI::App& app, int own_words, const char* cons
   return fmt::format("unknown command '{}'; known are {}", argv[1], known);
 }
 
+/// The first word that the command has no use for, with where its help is. Options come before what follows them.
+std::string surplus_word(const CLI::App& app, int own_words, const char* const* argv) {
+  const std::vector<std::string> surplus = app.remaining(true);
+  std::string first = surplus.empty() ? "" : surplus.back();  // where CLI11 cut the word
+  for (int i = own_words - 1; i > 0; --i)
+    if (std::find(surplus.begin(), surplus.end(), argv[i]) != surplus.end()) first = argv[i];
+  const std::string command = app.get_subcommands().empty() ? "gable" : "gable " + app.get_subcommands()[0]->get_name();
+  return fmt::format("{} does not take '{}'; '{} --help' lists what it takes{}", command, first, command,
+                     first.starts_with("--csv") ? ", and 'gable plot STUDY.json --out DIR' writes DIR/study.csv" : "");
+}
+
 /// Throws std::bad_alloc alone.
 int run_action(Arguments& arguments) {
   Console console(arguments.json);
@@ -129,6 +141,8 @@ int parse_and_run(int argc, const char* const* argv) {
   if (!unknown.empty()) return complain(unknown, kBadInput);
   try {
     app.parse(own_words, argv);
+  } catch (const CLI::ExtrasError&) {
+    return complain(surplus_word(app, own_words, argv), kBadInput);
   } catch (const CLI::ParseError& error) {
     const bool asked_for = app.exit(error) == 0;  // help or version
     errno = 0;

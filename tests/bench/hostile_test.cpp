@@ -288,6 +288,16 @@ TEST_CASE("a word that is no command is named, with the commands that there are"
   CHECK(run_command(folder, "--frobnicate").code == 2);
 }
 
+TEST_CASE("a word that a command does not take is named, and where its help is") {
+  const Folder folder;
+  const Result result = run_command(folder, "bench --suite study --csv out.csv");
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, "gable: gable bench does not take '--csv'; 'gable bench --help' lists what it takes"));
+  CHECK(contains(result.err, "gable plot STUDY.json --out DIR"));
+  CHECK(contains(run_command(folder, "diff a.json b.json c.json --same 0.1").err, "'c.json'"));
+  CHECK(contains(run_command(folder, "list --suite study --frob=3").err, "'--frob=3'"));
+}
+
 TEST_CASE("a refusal of many kernels is one line") {
   Outcome outcome;
   outcome.refuse(
