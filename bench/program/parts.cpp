@@ -53,7 +53,7 @@ Timing timing_of(const MeasuredPart& part) {
 
 std::string main_dtype(const std::map<std::string, double>& flop) {
   std::string most = "f32";
-  double largest = 0;
+  double largest = -1;  // a region that only moves data has a type, too
   for (const auto& [dtype, value] : flop) {
     if (value <= largest) continue;
     largest = value;

@@ -62,6 +62,7 @@ TEST_CASE("a counted part is a row with the calls' W and Q, whose type is that o
 
 TEST_CASE("x87's arithmetic is f64's, and a part without arithmetic is f32") {
   CHECK(main_dtype({{"x87", 10}, {"f32", 3}}) == "f64");
+  CHECK(main_dtype({{"f64", 0}}) == "f64");  // of a region without FLOP in a program of f64
   CHECK(main_dtype({}) == "f32");
 }
 

@@ -356,6 +356,14 @@ def test_small_screens_scroll_down_only(page):
         assert one.run("Math.min(...[...document.querySelectorAll('.figure text')].map((t) => parseFloat(getComputedStyle(t).fontSize)))") >= 11
 
 
+@pytest.mark.parametrize("rows, words", [(1, "1 row has no FLOP: the table has its GB/s"), (2, "2 rows have no FLOP: the table has their GB/s")])
+def test_rows_without_flop_are_counted_below_the_figure(page, rows, words):
+    study = record(RESULTS / "epyc-zen4-2c" / "own-loops.json")
+    for row in study["measurements"][:rows]:
+        row["W"]["flop"] = row["W"]["analytic"] = row["intensity"] = row["gflops"] = 0
+    assert words in page(study).text("p.note")
+
+
 def test_long_words_of_a_program_are_broken(page):
     study = record(RESULTS / "h200" / "mixed.json")
     word = "x" * 2000

@@ -321,9 +321,10 @@ const note = (drawn) => {
     parts.push("small ring on a dotted line: the same row at the cache that bounds it");
   if (shown.some((point) => point.flags.length)) parts.push("red ring: flagged, the table says why");
   const moving = shown.filter((point) => point.group < 0).length;
-  if (moving) parts.push(`${moving} rows have no FLOP: the table has their GB/s`);
+  const rowsHave = (count) => count === 1 ? "1 row has" : `${count} rows have`;
+  if (moving) parts.push(`${rowsHave(moving)} no FLOP: the table has ${moving === 1 ? "its" : "their"} GB/s`);
   const absent = shown.filter((point) => point.group >= 0 && !canBeDrawn(point)).length;
-  if (absent) parts.push(`${absent} rows have ${view().missing(levelName(state.level))}`);
+  if (absent) parts.push(`${rowsHave(absent)} ${view().missing(levelName(state.level))}`);
   const outside = shown.length - moving - absent - drawn;
   if (outside > 0) parts.push(`${outside} outside of this view`);
   noteLine.textContent = parts.join(" · ");
