@@ -33,6 +33,11 @@ if(installed)
   message(FATAL_ERROR "gable as a subproject installs ${installed}")
 endif()
 
+# Who installs by pip or by add_subdirectory() has not read what is needed.
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${project} -B ${WORK}/no_highway ${options} -D WANTED_TYPE=SHARED_LIBRARY
+  -D CMAKE_DISABLE_FIND_PACKAGE_hwy=ON RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+expect("libhwy-dev" "${output}")
+
 step("configuring, static" ${CMAKE_COMMAND} -S ${project} -B ${WORK}/static ${options} -D BUILD_SHARED_LIBS=OFF
   -D WANTED_TYPE=STATIC_LIBRARY)
 step("building" ${CMAKE_COMMAND} --build ${WORK}/static --target consumer)
