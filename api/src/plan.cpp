@@ -242,6 +242,7 @@ Arithmetic Plan::arithmetic() const {
 }
 
 std::size_t Plan::workspace_bytes() const { return there(state_, kPlan).impl->details().workspace_bytes; }
+int Plan::threads() const { return there(state_, kPlan).impl->details().threads; }
 std::string Plan::device_uri() const { return there(state_, kPlan).device->info().uri; }
 Memory Plan::memory() const { return there(state_, kPlan).memory; }
 std::uint64_t Plan::packing() const { return there(state_, kPlan).weights_key; }

@@ -21,7 +21,8 @@ PlanDetails details_of(const Op& op, const CpuPlace& place, std::size_t workspac
                          std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads") + fused,
           .fused = true,
           .bound = f32_accumulation_bound(1, dtype_of(op), Activation::none),
-          .workspace_bytes = workspace_bytes};
+          .workspace_bytes = workspace_bytes,
+          .threads = place.threads};
 }
 
 class CpuMaxPool final : public PlanImpl {

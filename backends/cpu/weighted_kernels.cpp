@@ -39,7 +39,8 @@ PlanDetails details_of(const ErrorBound& bound, const Arithmetic& arithmetic, co
           .workspace_bytes = plan.workspace_bytes(),
           .packed_bytes = plan.packed_bytes(),
           .packing_key = packing_key("cpu", plan.packing()),
-          .arithmetic = arithmetic};
+          .arithmetic = arithmetic,
+          .threads = d.threads};
 }
 
 template <typename KernelPlan>

@@ -49,7 +49,8 @@ PlanDetails details_of(const Op& op, const Recipe& recipe, int threads, const st
           .bound = recipe.bound,
           .workspace_bytes = onednn::workspace_bytes(recipe),
           .packed_bytes = recipe.has_weights ? recipe.packed_weights.get_size() : 0,
-          .packing_key = weights_key(op, recipe, threads)};
+          .packing_key = weights_key(op, recipe, threads),
+          .threads = threads};
 }
 
 /// oneDNN 2 clears a blocked format's padding whenever a pointer is set: unchanged pointers are left alone.

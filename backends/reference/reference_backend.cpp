@@ -55,7 +55,8 @@ PlanDetails details(const Op& op, int threads) {
           .workspace_bytes = workspace_elements(op, threads) * sizeof(double),
           .packed_bytes = packed_bytes(op),
           .packing_key = packing(op),
-          .arithmetic = {.dtype = "f64", .products = 1}};
+          .arithmetic = {.dtype = "f64", .products = 1},
+          .threads = threads};
 }
 
 class ReferencePlan final : public PlanImpl {

@@ -105,7 +105,7 @@ void set_naive_seconds(Row& row, const MachineCeilings& ceilings) {
   const GpuCeilings* gpu = row.on_gpu() ? ceilings.of_gpu(row.place.gpu) : nullptr;
   if (row.on_gpu() && gpu == nullptr) return;
   const perf::Roof memory =
-      perf::bandwidth_roof(gpu != nullptr ? gpu->roofs : ceilings.cpu, "dram", row.place.threads.value_or(0));
+      perf::bandwidth_roof(gpu != nullptr ? gpu->roofs : ceilings.cpu, "dram", row.place.running_threads().value_or(0));
   if (memory.value > 0) row.naive->seconds = row.naive->bytes / memory.value;
 }
 
@@ -159,7 +159,7 @@ std::optional<double> overhead_seconds(const Row& row, const MachineCeilings& ce
     return gpu != nullptr && gpu->overhead_seconds > 0 ? std::optional(gpu->overhead_seconds) : std::nullopt;
   }
   if (ceilings.team_starts.empty()) return std::nullopt;
-  const auto found = ceilings.team_starts.lower_bound(row.place.threads.value_or(1));
+  const auto found = ceilings.team_starts.lower_bound(row.place.running_threads().value_or(1));
   const perf::Timing& start = found == ceilings.team_starts.end() ? std::prev(found)->second : found->second;
   return std::max(kMinOverhead, kTeamStarts * start.seconds);
 }

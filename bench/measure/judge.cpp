@@ -118,7 +118,7 @@ std::optional<double> overhead_limit(const Row& row, std::optional<double> of_a_
 
 perf::Verdict judge_on_cpu(const Row& row, const MachineCeilings& ceilings, const perf::Machine& machine) {
   perf::RooflinePoint point = point_of(row);
-  point.threads = row.place.threads.value_or(0);
+  point.threads = row.place.running_threads().value_or(0);
   if (is_empty(point.bytes)) {
     const double least = row.farthest().value;
     const bool warm = row.place.cache == "warm";

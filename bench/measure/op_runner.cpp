@@ -45,6 +45,7 @@ Placement OpRunner::placement() const {
   Placement place = placement_of(*device_, plan_);
   place.kernel = plan_.kernel();
   place.fused = plan_.fused();
+  if (place.threads && plan_.threads() > 0 && plan_.threads() < *place.threads) place.used_threads = plan_.threads();
   place.arithmetic = {.dtype = arithmetic.dtype, .products = arithmetic.products};
   return place;
 }

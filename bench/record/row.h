@@ -59,10 +59,14 @@ struct Placement {
   std::optional<int> gpu{};  ///< index of the GPU, where it is known
   std::string device_name{};
   std::string kernel{};
-  std::optional<int> threads{};  ///< of a CPU
+  std::optional<int> threads{};       ///< of a CPU device
+  std::optional<int> used_threads{};  ///< of these, where a run uses fewer
   bool fused = false;
   std::string cache = "warm";  ///< or "cold"
   ArithmeticFields arithmetic{};
+
+  /// Those by whose roofs the row is judged.
+  std::optional<int> running_threads() const { return used_threads ? used_threads : threads; }
 };
 
 /// T in one of several rounds: processes that measured the same rows, one after the other.

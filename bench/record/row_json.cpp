@@ -76,6 +76,7 @@ void set_placement(json& entry, const Placement& place) {
   entry["device_name"] = place.device_name;
   entry["kernel"] = place.kernel;
   entry["threads"] = or_null(place.threads);
+  set_if(entry, "used_threads", place.used_threads);
   entry["fused"] = place.fused;
   entry["cache"] = place.cache;
   if (!place.arithmetic.dtype.empty()) {
@@ -104,6 +105,7 @@ Placement placement_from_json(const json& m) {
           .device_name = m["device_name"],
           .kernel = m["kernel"],
           .threads = number_or_empty<int>(m, "threads"),
+          .used_threads = number_or_empty<int>(m, "used_threads"),
           .fused = m["fused"],
           .cache = m["cache"],
           .arithmetic = arithmetic_from_json(m)};

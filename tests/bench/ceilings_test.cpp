@@ -120,6 +120,22 @@ TEST_CASE("a GPU's measurement is judged by its own unit, or by the memory that 
   CHECK(judged(tf32).percent_of_roof.value() == doctest::Approx(50));
 }
 
+TEST_CASE("a run that uses fewer threads than its device has is judged by their roof, and the record says how many") {
+  Row row = cpu_row(1e9, "f32", {.dtype = "f32", .products = 1});
+  MachineCeilings ceilings = one_cpu({{"f32", 2e12}});
+  ceilings.cpu.push_back(ceilings.cpu.front());
+  ceilings.cpu.back().threads = 12;
+  ceilings.cpu.back().limit.value = 10e12;
+  row.place.threads = 12;
+  CHECK(judged(row, ceilings).percent_of_roof.value() == doctest::Approx(10));
+  CHECK_FALSE(to_json(row).contains("used_threads"));
+  row.place.used_threads = 1;
+  CHECK(judged(row, ceilings).percent_of_roof.value() == doctest::Approx(50));
+  const auto entry = to_json(row);
+  CHECK(entry["threads"] == 12);
+  CHECK(row_from_json(entry).place.used_threads == 1);
+}
+
 TEST_CASE("f32 as bf16 parts has a third or a sixth of bf16's roof") {
   for (const int products : {3, 6}) {
     CAPTURE(products);

@@ -218,7 +218,9 @@ TEST_CASE("a short op runs on one thread, and on all threads of a kernel that is
     const Device device = open(uri);
     Coverage coverage;
     check_case(device, Case(conv), coverage);
-    return device.plan(conv).explain().find("2 threads") != std::string::npos ? 2 : 1;
+    const Plan plan = device.plan(conv);
+    CHECK(plan.explain().find(std::to_string(plan.threads()) + " thread") != std::string::npos);
+    return plan.threads();
   };
   CHECK(threads_of("cpu?threads=2") == 1);
   CHECK(threads_of("cpu?kernel=depthwise&threads=2") == 2);

@@ -54,6 +54,7 @@ struct PlanDetails {
   std::uint64_t packing_key = 0;  ///< packing_key()'s; equal for plans of one memory that can share packed weights
   Arithmetic arithmetic{};        ///< only if it is not what the op's dtype and math say
   std::string program{};          ///< what PlanSearch found, in the backend's own words; empty if nothing was searched
+  int threads = 0;                ///< of the CPU, that a run uses: may be fewer than the device has; 0 on a GPU
 };
 
 /// The key of packed weights. `backend` ("cpu") keeps the orders of two backends apart. libgable mixes in the memory

@@ -96,6 +96,7 @@ class GABLE_API Plan {
   ErrorBound error_bound() const;
   Arithmetic arithmetic() const;
   std::size_t workspace_bytes() const;  ///< the plan's own memory, besides the tensors
+  int threads() const;                  ///< of the CPU, that run() uses: may be fewer than the device has; 0 on a GPU
   std::string device_uri() const;       ///< of the device that runs the plan: "cpu" where `auto` chose the CPU
   Memory memory() const;                ///< where the plan's tensors lie
   std::uint64_t packing() const;        ///< key() of the packed weights that run() takes
