@@ -14,8 +14,8 @@
 #include "backends/cpu/cpu_shape_fits_wide.h"
 #include "backends/registry/builtin.h"
 #include "backends/threads.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/target.h"
-#include "cpu/common/tiling.h"
 
 namespace gable {
 namespace {
@@ -70,8 +70,7 @@ class CpuDevice final : public DeviceImpl {
   /// Whether one thread may be faster: a run takes little more than several threads take to begin. A kernel that is
   /// asked for by its name keeps its threads.
   bool is_short(const std::vector<KernelOffer>& offers) const {
-    constexpr double kShort = 2 * cpu::kRegionCycles / 3e9;  // by the nominal clock of estimates
-    return place_.threads > 1 && seconds_of(offers) < kShort;
+    return seconds_of(offers) < 2 * cpu::region_seconds(place_.threads);
   }
   static constexpr double kClearly = 0.85;  // around 2 us, estimates are not precise enough to tell
   static double seconds_of(const std::vector<KernelOffer>& offers) {

@@ -10,6 +10,7 @@
 #include "backends/cpu/fastest.h"
 #include "cpu/common/aligned.h"
 #include "cpu/common/cache.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/tiling.h"
@@ -197,8 +198,7 @@ std::string refuse_widened(const WeightedOp& op, const cpu::Target& target) {
 double widened_seconds(const WeightedOp& op, const CpuPlace& place) {
   // Seconds: to convert 16 elements, more if they exceed L2, to read 16 that another thread converted, for each pass,
   // and for each tensor that several threads convert.
-  constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kOthersVector = 12e-9, kPass = 60e-9,
-                   kRegion = cpu::kRegionCycles / 3e9;
+  constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kOthersVector = 12e-9, kPass = 60e-9;
   const WeightedOp inner = in_f32(op, place.threads);
   const Conv2dProblem& pass = inner.problem;
   const double elements = static_cast<double>(pass.x_elements() + pass.y_elements());
@@ -209,7 +209,7 @@ double widened_seconds(const WeightedOp& op, const CpuPlace& place) {
   const double others = pass.groups == 1 ? 0 : static_cast<double>(pass.x_elements()) * (1 - 1.0 / place.threads);
   const double fetch = others / 16 * kOthersVector / place.threads;
   const auto passes = static_cast<double>(op.problem.n / pass.n);
-  const double regions = place.threads > 1 ? 2 * kRegion : 0;
+  const double regions = 2 * cpu::region_seconds(place.threads);
   return passes * (fastest_kernel(inner, place).seconds + convert + fetch + kPass + regions);
 }
 

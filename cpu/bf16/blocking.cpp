@@ -12,6 +12,7 @@
 #include "cpu/bf16/positions.h"
 #include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -427,7 +428,7 @@ class Search {
     count_work();
     b_.strip = shape();
     if (work_.count == 1) return cycles_of(work_unit_at(b_, 0));
-    return kRegionCycles +
+    return region_cycles(threads_) +
            parallel_time(threads_, work_.count, [&](std::int64_t unit) { return cycles_of(work_unit_at(b_, unit)); });
   }
 

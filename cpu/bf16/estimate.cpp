@@ -134,7 +134,7 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, threads);
   const double cycles = all_cycles(p, products, b, unit);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
-  const double region = threads > 1 && b.work.count > 1 ? kRegionCycles : 0;
+  const double region = b.work.count > 1 ? region_cycles(threads) : 0;
   return (busy * (cycles / static_cast<double>(b.work.count) + unit.costs.start) + region) / kHertz;
 }
 

@@ -60,6 +60,15 @@ double kernel_rows_inside(const Conv2dProblem& p) {
   return static_cast<double>(rows);
 }
 
+double region_cycles(int threads) {
+  constexpr double kOfTwo = 4000, kOfAnother = 670;
+  return threads > 1 ? kOfTwo + kOfAnother * (threads - 2) : 0;
+}
+
+double break_even_cycles(int threads) { return threads > 1 ? region_cycles(threads) * threads / (threads - 1) : 0; }
+
+double region_seconds(int threads) { return region_cycles(threads) / kHertz; }
+
 double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t units, int threads) {
   const auto busy = static_cast<double>(ceil_div(units, threads)) / static_cast<double>(units);
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
@@ -69,7 +78,7 @@ double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t uni
   const double speed = is_fitted_to_nchw(core_kind()) ? kBytesPerSecond : kWholeBytesPerSecond;
   const double memory = bytes > static_cast<double>(l2_bytes()) ? bytes / speed : 0;
   const auto sharers = static_cast<double>(std::min<std::int64_t>(units, threads));
-  const double region = threads > 1 && units > 1 ? kRegionCycles / kHertz : 0;
+  const double region = units > 1 ? region_seconds(threads) : 0;
   return std::max(cycles * busy / kHertz, memory / sharers) + region;
 }
 

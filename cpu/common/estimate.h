@@ -47,6 +47,13 @@ inline double conversion_cycles(const Conv2dProblem& p, std::int64_t runs, std::
   return static_cast<double>(runs) * (cost.run + cost.vector * static_cast<double>(ceil_div(count, 16)));
 }
 
+/// Cycles, by the clock of estimates, to begin and to end a parallel region of so many threads; 0 for one thread. It
+/// opens for as many threads as the device has, however few of them get a unit.
+double region_cycles(int threads);
+double region_seconds(int threads);
+/// The cycles of work that take as long on one thread as on several with their region.
+double break_even_cycles(int threads);
+
 /// Work in cycles, cut into `units`, on `threads` threads.
 double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t units, int threads);
 

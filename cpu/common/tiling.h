@@ -27,14 +27,15 @@ constexpr std::int64_t share_of(std::int64_t units, std::int64_t unit, int share
 
 /// The time until the last thread has finished `units` units that parallel_units() distributes: each thread has a share
 /// of consecutive units, then takes units that others have left. work(unit) is the time of a unit. A part of the
-/// longest unit is added for a thread that the machine slows down, so that among equally even cuts the one with more
-/// units wins. If there are many units, work() is called for the first one only.
+/// longest unit is added for threads that the machine slows down, so that among equally even cuts the one with more
+/// units wins: the more threads, the more probable is one that is much slower than the others. If there are many units,
+/// work() is called for the first one only.
 template <class Work>
 double parallel_time(int threads, std::int64_t units, const Work& work) {
-  constexpr double kWait = 1.0 / 16;
+  const double wait = threads == 2 ? 1.0 / 16 : 1.0 / 2;
   constexpr std::int64_t kMany = 64;
   if (units > kMany || threads > kMany)
-    return work(0) * (static_cast<double>(ceil_div(units, std::int64_t{threads})) + kWait);
+    return work(0) * (static_cast<double>(ceil_div(units, std::int64_t{threads})) + wait);
   std::array<double, kMany> time{};
   std::array<std::int64_t, kMany> next{};
   for (int thread = 0; thread < threads; ++thread) next[static_cast<std::size_t>(thread)] = units * thread / threads;
@@ -47,7 +48,7 @@ double parallel_time(int threads, std::int64_t units, const Work& work) {
     time[static_cast<std::size_t>(first)] += taken;
     longest = std::max(longest, taken);
   }
-  return *std::max_element(time.begin(), time.begin() + threads) + kWait * longest;
+  return *std::max_element(time.begin(), time.begin() + threads) + wait * longest;
 }
 
 /// How units follow one another that are `inputs` blocks of input times `weights` blocks of weights.
@@ -65,9 +66,6 @@ constexpr BlocksRead blocks_read(const UnitOrder& order, std::int64_t first, std
   const std::int64_t outer = (end - 1) / inner - first / inner + 1, of_inner = std::min(inner, end - first);
   return order.weights_outermost ? BlocksRead{of_inner, outer} : BlocksRead{outer, of_inner};
 }
-
-/// The least cycles of a parallel region.
-constexpr double kRegionCycles = 4000;
 
 /// `floats` rounded up to whole cache lines: parts of a workspace begin at lines of their own.
 constexpr std::size_t line_floats(std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, 16)); }

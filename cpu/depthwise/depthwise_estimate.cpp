@@ -76,7 +76,7 @@ double scaled_planes_seconds(const Conv2dProblem& p, const Target& target, int t
   const double plane = kPlane + static_cast<double>(vectors) * (f32 ? kVector : kVectorOf16Bits);
   const double nanoseconds =
       static_cast<double>(p.n * p.k) * plane + kCall + far_lines(p) * (f32 ? kFarLine : kFarLineOf16Bits);
-  return nanoseconds * 1e-9 / threads + (threads > 1 ? kRegionCycles / 3e9 : 0);
+  return nanoseconds * 1e-9 / threads + region_seconds(threads);
 }
 
 double share_of(std::int64_t part, std::int64_t all) {
@@ -134,7 +134,7 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   const std::int64_t units = q.n * b.plane_blocks * b.row_blocks;
   const double unit = share_of(b.unit_planes, q.k) * share_of(b.unit_rows, q.ho) / static_cast<double>(q.n);
   const double longest = std::min(1.0, static_cast<double>(ceil_div(units, std::int64_t{threads})) * unit);
-  const double region = threads > 1 && units > 1 ? kRegionCycles / 3e9 : 0;
+  const double region = units > 1 ? region_seconds(threads) : 0;
   return nanoseconds * 1e-9 * whole_vector_share(16) / kFittedShare * longest + region;
 }
 

@@ -58,7 +58,7 @@ double cycles_of(const Conv2dProblem& p, const Target& target) {
 /// A short run is one unit: threads would take longer to begin.
 std::int64_t unit_pixels(const Conv2dProblem& p, const Target& target, int threads) {
   const std::int64_t pixels = p.n * p.ho * p.wo;
-  if (threads == 1 || cycles_of(p, target) < 2 * kRegionCycles) return std::min(pixels, kMaxUnitPixels);
+  if (threads == 1 || cycles_of(p, target) < break_even_cycles(threads)) return std::min(pixels, kMaxUnitPixels);
   const std::int64_t tile = few_outputs_kernels(target).pixels[static_cast<std::size_t>(p.k)];
   const std::int64_t most = std::min(kMaxUnitPixels, ceil_div(pixels, units_wanted(threads)));
   return std::min(pixels, round_up(even_part(pixels, most), tile));

@@ -61,7 +61,7 @@ double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseU
   const double pixel_cycles = static_cast<double>(p.c);  // of a panel
   const double read = (b.copies_input ? kCopiedPixel : kReadPixel) + kPixelCycles / pixel_cycles;
   const double of_tile = kTilePixels + kTileCycles / pixel_cycles;
-  const double region = units.pixel_blocks * units.lane_blocks > 1 ? kRegionCycles / pixel_cycles : 0;
+  const double region = units.pixel_blocks * units.lane_blocks > 1 ? region_cycles(threads) / pixel_cycles : 0;
   return region + parallel_time(threads, units.pixel_blocks * units.lane_blocks, [&](std::int64_t unit) {
            const std::int64_t pixels = std::min(units.pixels, b.pixels - unit / units.lane_blocks * units.pixels);
            const std::int64_t lanes = std::min(units.lanes, p.k - unit % units.lane_blocks * units.lanes);
@@ -72,15 +72,16 @@ double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseU
 }
 
 /// Whether a matrix-vector product takes less time than starting threads.
-bool is_short(const Conv2dProblem& p, const PointwiseKernels& kernels) {
-  return static_cast<double>(p.c * ceil_div(p.k, std::int64_t{kernels.lanes})) * weights_cycles(p) < 2 * kRegionCycles;
+bool is_short(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads) {
+  return static_cast<double>(p.c * ceil_div(p.k, std::int64_t{kernels.lanes})) * weights_cycles(p) <
+         break_even_cycles(threads);
 }
 
 /// In a matrix-vector product only lanes can be divided among threads: panels narrower than the tile's feed more
 /// threads.
 PointwiseUnits units_of_vector(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
                                const PointwiseBlocking& b) {
-  if (is_short(p, kernels)) return units_of(p, b, b.pixels, p.k);
+  if (is_short(p, kernels, threads)) return units_of(p, b, b.pixels, p.k);
   std::int64_t panel = b.tile.vectors * kernels.lanes;
   while (panel > kPanelVectors * kernels.lanes && ceil_div(p.k, panel) < threads) panel /= 2;
   return units_of(p, b, b.pixels, std::min(p.k, round_up(ceil_div(p.k, units_wanted(threads)), panel)));

@@ -96,7 +96,7 @@ TEST_CASE("estimates: few output channels, of 1x1 in NHWC and of few input chann
       Conv2dProblem p = sized({.n = 2, .c = 40, .h = 14, .w = 14, .k = 5}, 0, 0);
       p.dtype = type;
       check_estimate(few_outputs_seconds, p, *target);
-      Conv2dProblem planes = sized({.c = 3, .h = 30, .w = 32, .k = 2, .r = 3, .s = 3}, 1, 1);
+      Conv2dProblem planes = sized({.c = 3, .h = 60, .w = 32, .k = 2, .r = 3, .s = 3}, 1, 1);
       planes.dtype = type;
       planes.nhwc = false;
       const double seconds = few_channels_seconds(planes, *target, 1);
