@@ -95,7 +95,7 @@ Conv2dDescription Conv2dPlan::description() const {
   d.target = target_->name;
   d.tile = ((b.tile.image_pair || b.tile.two_rows) ? "2x" : "1x") + text(widest_tile(b)) + " pixels x " +
            text(std::min(b.tile.panel_lanes, packed_lanes())) + " lanes";
-  d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, p.group_k())) + " lanes, in tile " +
+  d.blocking = "out tile " + text(std::min(b.unit_lanes, p.group_k())) + " lanes, in tile " +
                text(b.channels.in_lanes) + ", chunk " + text(std::min(b.channels.chunk, p.group_c())) +
                " channels, unit " + describe_units(b.units);
   d.fusion = describe_input(b) + ", " + describe_epilogue(p, b.tile.row_pair, b.tile.stores) +

@@ -37,7 +37,9 @@ class Search {
     Candidate candidate =
         shrink_to_fit({1, std::min(p_.out_w(), pixel_target() * (taps() > 1 ? 2 : 1)), first_chunk()});
     grow_rows(candidate);
+    b_.unit_lanes = kPartitionLanes;
     feed_threads(candidate);
+    narrow_lanes(candidate);
     b_.channels.chunk = candidate.chunk;
     b_.channels.chunks = ceil_div(p_.group_c(), candidate.chunk);
     const bool weights_once = b_.units.weights_once;
@@ -71,9 +73,7 @@ class Search {
     const StripAxes strip = axes(c);
     return strip.rows.positions(conv_rows(c)) * strip.columns.positions(conv_pixels(c));
   }
-  std::int64_t tile_lanes() const {
-    return std::min<std::int64_t>(kPartitionLanes, round_up(p_.group_k(), kernels_.lanes));
-  }
+  std::int64_t tile_lanes() const { return std::min(b_.unit_lanes, round_up(p_.group_k(), kernels_.lanes)); }
 
   std::int64_t stage_floats(const Candidate& c) const {
     return b_.input.never_staged
@@ -146,12 +146,12 @@ class Search {
   UnitGrid grid(const Candidate& c, std::int64_t images) const {
     UnitGrid units = unit_grid(p_, images, c.rows, c.pixels);
     units.groups = ceil_div(p_.groups, b_.unit_groups);
-    units.out_tiles = ceil_div(p_.group_k(), kPartitionLanes);
+    units.out_tiles = ceil_div(p_.group_k(), b_.unit_lanes);
     return units;
   }
   std::int64_t units(const Candidate& c) const {
     return p_.n * ceil_div(p_.out_h(), c.rows) * ceil_div(p_.out_w(), c.pixels) * p_.groups *
-           ceil_div(p_.group_k(), kPartitionLanes);
+           ceil_div(p_.group_k(), b_.unit_lanes);
   }
   /// For several threads: chooses the rows of a unit (its pixels if there are too few rows) and the order of units that
   /// give the busiest thread the least work. Neighbouring groups stay together, since they share cache lines of a
@@ -184,6 +184,13 @@ class Search {
     }
   }
 
+  /// Small images have fewer units than there are threads, which then read all weights of a few: narrower out tiles, in
+  /// whole panels and cache lines, leave each thread a part of the weights.
+  void narrow_lanes(const Candidate& c) const {
+    const auto line = static_cast<std::int64_t>(64 / size_of(p_.dtype));
+    while (units(c) < threads_ && b_.unit_lanes > std::max(b_.tile.panel_lanes, line)) b_.unit_lanes /= 2;
+  }
+
   /// The time of the busiest thread, in pixels of a vector of lanes.
   double busiest(const Candidate& c, bool weights_once) const {
     UnitGrid units = grid(c, 1);
@@ -192,8 +199,7 @@ class Search {
       const UnitPlace place = units.at(unit);
       const std::int64_t rows = std::min(units.rows, p_.out_h() - place.first_row);
       const std::int64_t pixels = std::min(units.pixels, p_.out_w() - place.first_pixel);
-      const std::int64_t lanes =
-          std::min<std::int64_t>(kPartitionLanes, p_.group_k() - place.out_tile * kPartitionLanes);
+      const std::int64_t lanes = std::min(b_.unit_lanes, p_.group_k() - place.out_tile * b_.unit_lanes);
       return time_of(rows, pixels) * static_cast<double>(ceil_div(lanes, kernels_.lanes));
     });
   }

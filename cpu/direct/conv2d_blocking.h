@@ -1,7 +1,8 @@
 // How a convolution is cut: into units of work for the threads, and inside a unit so that its data stays in L1 and L2.
 //   unit    (images, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. If images are
 //           small, a unit has several, so that a panel's weights come into L2 once for all of them. If groups of few
-//           channels are staged, a unit of one thread has several, whose pixels are copied as whole lines.
+//           channels are staged, a unit of one thread has several, whose pixels are copied as whole lines. Out tiles
+//           are narrower where threads would be left without a unit.
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2. Partial sums of
 //           earlier chunks are kept in an L2 buffer. Most layers have one chunk, and accumulators stay in registers.
 //   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
@@ -62,6 +63,7 @@ struct Conv2dBlocking {
   InputAccess input;
   ChannelCut channels;
   UnitGrid units;            // its groups are blocks of unit_groups groups
+  std::int64_t unit_lanes;   // of an out tile: whole panels
   std::int64_t unit_groups;  // groups whose input a unit stages together
   bool prefetches_weights;   // tiles prefetch the next panel's weights
   WorkspaceParts workspace;

@@ -14,9 +14,10 @@
 namespace gable::cpu {
 namespace {
 
-UnitLanes lanes_of(const Conv2dProblem& p, const UnitPlace& place, int least_lanes) {
-  const std::int64_t first = place.out_tile * kPartitionLanes;
-  const std::int64_t lanes = std::min<std::int64_t>(kPartitionLanes, p.group_k() - first);
+UnitLanes lanes_of(const Conv2dBlocking& b, const UnitPlace& place, int least_lanes) {
+  const Conv2dProblem& p = b.problem;
+  const std::int64_t first = place.out_tile * b.unit_lanes;
+  const std::int64_t lanes = std::min(b.unit_lanes, p.group_k() - first);
   return {place.group * p.group_k() + first, lanes, round_up(lanes, least_lanes)};
 }
 
@@ -30,7 +31,7 @@ class Unit {
         place_(b_.units.at(index)),
         index_(index),
         window_(unit_window(p_, b_.units, place_)),
-        lanes_(lanes_of(p_, place_, run.kernels.least_lanes)),
+        lanes_(lanes_of(b_, place_, run.kernels.least_lanes)),
         workspace_(run.workspace + static_cast<std::size_t>(thread) * b_.workspace.floats),
         images_(std::min(b_.units.images, p_.n - place_.first_image)),
         tiles_(tiles_of(b_, window_)),
@@ -52,7 +53,7 @@ class Unit {
  private:
   /// The group `group_` of the unit's `groups` groups. With the first one the input of all of them is staged.
   void compute_group(std::int64_t groups) {
-    lanes_ = lanes_of(p_, place_, run_.kernels.least_lanes);
+    lanes_ = lanes_of(b_, place_, run_.kernels.least_lanes);
     output_ = output_place();
     const float* bias = bias_in_vectors(run_.bias, lanes_, workspace_ + b_.workspace.bias);
     for (std::int64_t first = 0; first < p_.group_c(); first += b_.channels.chunk) {
@@ -117,8 +118,7 @@ class Unit {
                          std::int64_t panel_lanes) const {
     const std::int64_t taps = p_.r * p_.s;
     const std::int64_t group_lanes = round_up(p_.group_k(), run_.kernels.least_lanes);
-    const std::int64_t first_lane =
-        place.group * group_lanes + place.out_tile * kPartitionLanes + lane;  // of all packed lanes
+    const std::int64_t first_lane = place.group * group_lanes + place.out_tile * b_.unit_lanes + lane;  // of all packed
     const std::int64_t in_tiles = ceil_div(chunk.channels, b_.channels.in_lanes);
     return {.weights = run_.packed + first_lane * p_.group_c() * taps + chunk.first * taps * panel_lanes,
             .kernel_h = p_.r,
@@ -139,7 +139,7 @@ class Unit {
     const bool unit_ends = first >= p_.group_c();
     if (unit_ends && index_ + 1 >= b_.units.count()) return nullptr;
     const UnitPlace place = unit_ends ? b_.units.at(index_ + 1) : place_;
-    const std::int64_t lanes = lanes_of(p_, place, run_.kernels.lanes).lanes;
+    const std::int64_t lanes = lanes_of(b_, place, run_.kernels.lanes).lanes;
     return weights_of(place, chunk_at(unit_ends ? 0 : first), 0, tile_panel_lanes(run_.kernels, lanes)).weights;
   }
 
