@@ -516,6 +516,12 @@ class Search {
     b_.strip = shape();
     b_.tap_offsets = layout(b_.input).tap_offsets(b_.strip);
     b_.thread_bytes = static_cast<std::size_t>(round_up(thread_bytes(), 64));
+    if (b_.input != InputPath::in_rows || b_.terms.fold > 1) return;
+    const Axis columns = column_axis(p_, g_);
+    for (std::int64_t column = 0; column < p_.s; ++column) {
+      const std::int64_t first = column * columns.dilation - columns.pad;
+      b_.column_outputs.push_back(taps_inside(first, columns.size, columns.stride, g_.columns));
+    }
   }
 
   const Conv2dProblem& p_;
@@ -532,17 +538,19 @@ std::string one_decimal(double value) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
-/// prefers_flat() where panels have one vector: positions of a row run their epilogue in registers, flat ones by way of
+/// prefers_flat() of a unit that takes runs: positions of rows run their epilogue in registers, flat ones by way of
 /// memory, and few positions wait for the latency of their products.
-bool prefers_flat_vectors(const Blocking& b, std::int64_t rows, std::int64_t columns, std::int64_t flat) {
+bool prefers_flat_runs(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns) {
   constexpr double kEpiloguePairs = 8;  // pairs of channels whose products take as long as an epilogue in memory
-  constexpr std::int64_t kFewest = 9;
-  const auto cost = [&](std::int64_t positions) {
-    const std::int64_t halves = ceil_div(positions, std::int64_t{b.positions});
-    return static_cast<double>(std::max(positions, halves * kFewest) + kHalfCost * halves);
+  const std::int64_t fewest = b.positions > kHalfPositions ? 9 : 5;
+  const auto cost = [&](std::int64_t positions, std::int64_t halves) {
+    return static_cast<double>(std::max(positions, halves * fewest) + kHalfCost * halves);
   };
+  const std::int64_t most = b.positions, flat = (rows - 1) * b.strip.columns + columns;
+  const std::int64_t by_rows = ceil_div(rows, rows_of_half(b, unit, columns)) * ceil_div(columns, most);
   const auto pairs = static_cast<double>(ceil_div(b.terms.channels, std::int64_t{2}) * b.terms.tap_count());
-  return cost(flat) + static_cast<double>(flat) * kEpiloguePairs / pairs < static_cast<double>(rows) * cost(columns);
+  return cost(flat, ceil_div(flat, most)) + static_cast<double>(flat) * kEpiloguePairs / pairs <
+         cost(rows * columns, by_rows);
 }
 
 }  // namespace
@@ -552,8 +560,15 @@ Blocking blocking_of(const Conv2dProblem& p, int products, const Bf16Unit& unit,
   if (unit.windows == WindowInput::strip || !may_read_in_rows(p, b, unit)) return b;
   Blocking rows = Search(p, products, unit, threads, true).run();
   if (unit.windows == WindowInput::image) return rows;
-  constexpr double kClearly = 0.95;
-  return window_cycles(p, rows, unit) < kClearly * window_cycles(p, b, unit) ? rows : b;
+  return window_cycles(p, rows, unit) < window_cycles(p, b, unit) ? rows : b;
+}
+
+std::int64_t rows_of_half(const Blocking& b, const Bf16Unit& unit, std::int64_t columns) {
+  constexpr std::int64_t kOfBase = 7, kMostBases = 4;  // positions of a run that share an address, and addresses
+  if (!unit.takes_runs || b.geometry.pool > 1) return 1;
+  const std::int64_t by_bases =
+      columns <= kMostBases ? kOfBase * (kMostBases / columns) : kMostBases / ceil_div(columns, kOfBase);
+  return std::max<std::int64_t>(1, std::min(by_bases, b.positions / columns));
 }
 
 bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns) {
@@ -561,8 +576,8 @@ bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, st
   if (rows == 1) return b.input != InputPath::in_rows;
   // Rows in the image are no run of positions, nor are strided pixels.
   if (b.input == InputPath::in_place || b.input == InputPath::in_rows) return false;
+  if (unit.takes_runs) return prefers_flat_runs(b, unit, rows, columns);
   const std::int64_t most = b.positions, flat = (rows - 1) * b.strip.columns + columns;
-  if (b.positions > kHalfPositions) return prefers_flat_vectors(b, rows, columns, flat);
   const auto cost = [&](std::int64_t positions) {
     const std::int64_t halves = ceil_div(positions, most);
     return (unit.loads_full_halves ? halves * most : positions) + kHalfCost * halves;

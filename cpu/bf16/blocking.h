@@ -14,7 +14,8 @@
 //   in image   Tiles read the image itself where that pays. Outputs are cut into regions that read the image with the
 //              same taps; padding taps are skipped. A tile of a border column holds 16 of its rows.
 //   in rows    The same by a unit that takes one half at a time, row by row (in_rows.h). A half at the left or right
-//              border takes its kernel columns in parts, each for the positions that read the image there.
+//              border has masks for the columns that some kernel columns read in padding, or takes its kernel columns
+//              in parts, each for the positions that read the image there.
 //   by images  Small images with more weights than half of L2 are taken 16 at a time: the positions of a half are one
 //              pixel of 16 images. Weights pass through L2 once for 16 images instead of once for each, halves are
 //              always full, and padding taps are skipped.
@@ -67,6 +68,8 @@ struct Blocking {
   Phases phases;
   StripShape strip;
   std::vector<std::int64_t> tap_offsets;
+  std::vector<TapRange>
+      column_outputs;  // read in rows: of each kernel column, the columns of outputs that read the image
   WorkCut work;
   WeightsResidency weights;
   Prefetched prefetched;
@@ -84,6 +87,10 @@ inline bool reads_rows(const Blocking& b) {
 
 /// Time that starting and storing a half takes, in positions.
 constexpr std::int64_t kHalfCost = 2;
+
+/// Rows of outputs that a half takes together, where a work unit's rows have so many columns: several short ones whose
+/// positions fill the half, of a unit that takes runs.
+std::int64_t rows_of_half(const Blocking& blocking, const Bf16Unit& unit, std::int64_t columns);
 
 /// Whether flat tiles need less time than tiles row by row, for a work unit of rows x columns.
 bool prefers_flat(const Blocking& blocking, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns);

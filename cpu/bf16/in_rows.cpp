@@ -1,7 +1,9 @@
-// See in_rows.h. Fitted to 324 random layers on a Zen 5: 1.0057 of the faster of both ways there, 1.0098 on 247 others.
+// See in_rows.h. Fitted to random layers on a Zen 5: 1.010 of the faster of both ways on 100 of them, 1.011 on 123
+// others.
 #include "cpu/bf16/in_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "cpu/bf16/axis.h"
@@ -14,7 +16,8 @@ namespace gable::cpu::bf16 {
 namespace {
 
 constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps: the model looks at each
-constexpr std::int64_t kMaxColumns = 1 << 12, kMaxKernelColumns = 64;
+constexpr std::int64_t kMaxColumns = 1 << 12;
+constexpr std::size_t kMostRows = kNarrowPositions;  // of a half
 // Positions of one vector and of two whose products wait for no latency, and the load of weights in positions.
 constexpr double kFewNarrow = 6, kFew = 5, kWeights = 3;
 constexpr double kOne = 1.3;          // the products of one position, of a vector
@@ -23,12 +26,12 @@ constexpr double kHalvedVectors = 2;  // times the products, on other cores
 constexpr double kTap = 5;
 constexpr double kPanel = 200;                   // of a panel and work unit
 constexpr double kHalf = 13;                     // besides its products
-constexpr double kPart = 20, kPartPosition = 2;  // a part of a half at the image's border, by vectors
+constexpr double kPart = 50, kPartPosition = 3;  // a part of a half at the image's border, by vectors
 constexpr double kStore = 1, kStoreFlat = 4;     // an output of a vector
 constexpr double kPixel = 5, kPartPixel = 7;     // to stage a pixel whose channels fill whole 16 bytes, or do not
 constexpr double kPartGroupPixel = 6;            // the same as kPartPixel, for one of several groups
 constexpr double kPixelBlock = 6.6;              // to stage 32 channels of any of these pixels
-constexpr double kReadPair = 1;                  // a pair of channels of a tap of a half in the image
+constexpr double kReadPair = 0.6;                // a pair of channels of a tap of a half in the image
 
 /// What all halves of a panel multiply.
 struct Panel {
@@ -54,19 +57,74 @@ double sum_of_panels(const Blocking& b, const Use& use) {
   return sum;
 }
 
+/// Halves of as many rows, in an image, and the kernel rows that these read in sum.
+struct RowHalves {
+  std::int64_t halves = 0, kernel_rows = 0;
+};
+/// The halves of an image by their rows. In the image, rows that read other kernel rows are not taken together.
+using HalvesByRows = std::array<RowHalves, kMostRows + 1>;
+HalvesByRows halves_by_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
+  HalvesByRows found{};
+  const Axis axis = row_axis(p, b.geometry);
+  const auto of_row = [&](std::int64_t row) { return b.terms.tap_rows == 1 ? TapRange{0, 1} : axis.taps_of(row); };
+  for (std::int64_t first = 0; first < b.geometry.rows; first += b.work.rows) {
+    const std::int64_t end = std::min(first + b.work.rows, b.geometry.rows);
+    const std::int64_t most = even_part(end - first, rows_of_half(b, unit, b.work.columns));
+    for (std::int64_t row = first, next; row < end; row = next) {
+      TapRange taps = of_row(row);
+      for (next = row + 1; next < std::min(end, row + most); ++next) {
+        const TapRange others = of_row(next);
+        const bool same = taps.begin == others.begin && taps.end == others.end;
+        if (!same && b.input == InputPath::in_rows) break;
+        taps = {std::min(taps.begin, others.begin), std::max(taps.end, others.end)};
+      }
+      RowHalves& halves = found[static_cast<std::size_t>(next - row)];
+      ++halves.halves;
+      halves.kernel_rows += taps.end - taps.begin;
+    }
+  }
+  return found;
+}
+/// Calls use(rows, RowHalves) for each number of rows that some half has.
+template <class Use>
+void for_rows(const HalvesByRows& all, const Use& use) {
+  for (std::size_t rows = 1; rows < all.size(); ++rows) {
+    if (all[rows].halves > 0) use(static_cast<double>(rows), all[rows]);
+  }
+}
+
+/// Products and stores of an image and a group, staged, flat.
+double flat_cycles(const Conv2dProblem& p, const Blocking& b, const Panel& panel) {
+  const Geometry& g = b.geometry;
+  const std::int64_t length = (b.work.rows - 1) * b.strip.columns + b.work.columns;
+  const std::int64_t halves = ceil_div(length, std::int64_t{b.positions});
+  const double positions = static_cast<double>(length) / static_cast<double>(halves);
+  const double taps = kernel_rows_inside(p) / static_cast<double>(g.rows) * static_cast<double>(b.terms.tap_columns);
+  const double stored = positions * panel.vectors * (b.work.rows > 1 ? kStoreFlat : kStore);
+  return static_cast<double>(b.work.row_blocks * halves) * (kHalf + stored + taps * panel.tap(positions));
+}
+/// The same by rows.
+double rows_cycles(const Blocking& b, const HalvesByRows& all, const Panel& panel) {
+  const std::int64_t halves = ceil_div(b.work.columns, std::int64_t{b.positions});
+  const double columns = static_cast<double>(b.work.columns) / static_cast<double>(halves);
+  double sum = 0;
+  for_rows(all, [&](double rows, const RowHalves& of) {
+    const double taps = static_cast<double>(of.kernel_rows * b.terms.tap_columns);
+    sum += static_cast<double>(of.halves) * (kHalf + rows * columns * panel.vectors * kStore) +
+           taps * panel.tap(rows * columns);
+  });
+  return sum * static_cast<double>(halves);
+}
+
 /// Of an image and a group, staged.
 double strip_cycles(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
   const Geometry& g = b.geometry;
   const bool flat = prefers_flat(b, unit, b.work.rows, b.work.columns);
-  const std::int64_t length = flat ? (b.work.rows - 1) * b.strip.columns + b.work.columns : b.work.columns;
-  const std::int64_t halves = ceil_div(length, std::int64_t{b.positions});
-  const double positions = static_cast<double>(length) / static_cast<double>(halves);
   const double units = static_cast<double>(b.work.row_blocks * b.work.column_blocks);
-  const double runs = units * static_cast<double>(flat ? 1 : b.work.rows);
-  const double taps = kernel_rows_inside(p) / static_cast<double>(g.rows) * static_cast<double>(b.terms.tap_columns);
+  const HalvesByRows all = flat ? HalvesByRows{} : halves_by_rows(p, b, unit);
   const double products = sum_of_panels(b, [&](const Panel& panel) {
-    const double stored = positions * panel.vectors * (flat && b.work.rows > 1 ? kStoreFlat : kStore);
-    return units * kPanel + runs * static_cast<double>(halves) * (kHalf + stored + taps * panel.tap(positions));
+    const double of_rows = flat ? flat_cycles(p, b, panel) : rows_cycles(b, all, panel);
+    return units * kPanel + static_cast<double>(b.work.column_blocks) * of_rows;
   });
   const double pixels = units * static_cast<double>(b.phases.count() * b.strip.rows * b.strip.columns *
                                                     (b.terms.fold > 1 ? p.stride_w : 1));
@@ -77,32 +135,43 @@ double strip_cycles(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& u
   return products + staged;
 }
 
+/// What halves of some rows cost in the image, from one column on: each of them, and each of their kernel rows.
+struct RowCycles {
+  double half = 0, kernel_row = 0;
+};
+RowCycles cycles_of_columns(const Blocking& b, const Panel& panel, double rows, const TapRange& columns) {
+  const auto count = static_cast<double>(columns.end - columns.begin);
+  RowCycles sum{kHalf + rows * count * panel.vectors * kStore, 0};
+  const bool parts = takes_parts(b, columns, static_cast<std::int64_t>(rows));
+  TapRange before{-1, -1};
+  for (std::int64_t kw = 0; kw < b.terms.tap_columns; ++kw) {
+    const TapRange inside = columns_inside(b, columns, kw);
+    if (inside.begin == inside.end) continue;
+    const bool part = parts && static_cast<double>(inside.end - inside.begin) < count;
+    const double positions = rows * (part ? static_cast<double>(inside.end - inside.begin) : count);
+    if (part && (inside.begin != before.begin || inside.end != before.end)) {
+      sum.half += kPart + positions * panel.vectors * kPartPosition;
+    }
+    before = inside;
+    sum.kernel_row += panel.tap(positions) + panel.pairs * kReadPair;
+  }
+  return sum;
+}
+
 /// Of an image and a group, read in rows.
-double in_rows_cycles(const Conv2dProblem& p, const Blocking& b) {
+double in_rows_cycles(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
   const Geometry& g = b.geometry;
   const std::int64_t step = even_part(b.work.columns, std::int64_t{b.positions});
-  const WindowAxis axis = cpu::column_axis(p);
-  const double rows = static_cast<double>(g.rows);
+  const HalvesByRows all = halves_by_rows(p, b, unit);
   return sum_of_panels(b, [&](const Panel& panel) {
-    double of_row = 0, of_tap_row = 0;
-    for (std::int64_t first = 0; first < g.columns; first += step) {
-      const std::int64_t count = std::min(step, g.columns - first);
-      of_row += kHalf + static_cast<double>(count) * panel.vectors * kStore;
-      TapRange before{-1, -1};
-      for (std::int64_t kw = 0; kw < b.terms.tap_columns; ++kw) {
-        const TapRange inside =
-            b.terms.fold > 1 ? TapRange{0, count}
-                             : taps_inside(axis.first(first) + kw * axis.dilation, axis.size, axis.stride, count);
-        if (inside.begin == inside.end) continue;
-        const auto positions = static_cast<double>(inside.end - inside.begin);
-        if (inside.end - inside.begin < count && (inside.begin != before.begin || inside.end != before.end)) {
-          of_row += kPart + positions * panel.vectors * kPartPosition;
-        }
-        before = inside;
-        of_tap_row += panel.tap(positions) + panel.pairs * kReadPair;
+    double sum = static_cast<double>(b.work.row_blocks) * kPanel;
+    for_rows(all, [&](double rows, const RowHalves& of) {
+      for (std::int64_t first = 0; first < g.columns; first += step) {
+        const RowCycles cycles = cycles_of_columns(b, panel, rows, {first, std::min(first + step, g.columns)});
+        sum += static_cast<double>(of.halves) * cycles.half + static_cast<double>(of.kernel_rows) * cycles.kernel_row;
       }
-    }
-    return static_cast<double>(b.work.row_blocks) * kPanel + of_row * rows + of_tap_row * kernel_rows_inside(p);
+    });
+    return sum;
   });
 }
 
@@ -122,8 +191,28 @@ bool may_read_in_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit&
          std::min<std::int64_t>(b.positions, g.columns) + 4;
 }
 
+TapRange columns_inside(const Blocking& b, const TapRange& columns, std::int64_t kernel_column) {
+  const std::int64_t count = columns.end - columns.begin;
+  if (b.column_outputs.empty()) return {0, count};
+  const TapRange& inside = b.column_outputs[static_cast<std::size_t>(kernel_column)];
+  const std::int64_t begin = std::clamp<std::int64_t>(inside.begin - columns.begin, 0, count);
+  return {begin, std::clamp<std::int64_t>(inside.end - columns.begin, begin, count)};
+}
+
+bool takes_parts(const Blocking& b, const TapRange& columns, std::int64_t rows) {
+  constexpr std::int64_t kSide = kBorderColumns / 2;
+  const std::int64_t count = columns.end - columns.begin;
+  if (count <= kBorderColumns) return count == 1 || count * rows == 2;
+  for (std::int64_t column = 0; column < b.terms.tap_columns; ++column) {
+    const TapRange inside = columns_inside(b, columns, column);
+    const bool none = inside.begin == inside.end;
+    if (!none && (inside.begin > kSide || inside.end < count - kSide)) return true;
+  }
+  return false;
+}
+
 double window_cycles(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
-  const double one = b.input == InputPath::in_rows ? in_rows_cycles(p, b) : strip_cycles(p, b, unit);
+  const double one = b.input == InputPath::in_rows ? in_rows_cycles(p, b, unit) : strip_cycles(p, b, unit);
   return static_cast<double>(b.geometry.n * b.geometry.groups) * one;
 }
 

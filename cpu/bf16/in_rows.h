@@ -1,6 +1,5 @@
 // Whether a unit that takes one half at a time reads windows in the image, row by row, or in a strip. In the image,
-// nothing is copied, and taps in padding beside the image are skipped as those above and below are. But a half does not
-// reach into the next row.
+// nothing is copied, and taps in padding beside the image are skipped as those above and below are.
 #pragma once
 
 #include "cpu/bf16/blocking.h"
@@ -9,6 +8,17 @@ namespace gable::cpu::bf16 {
 
 /// b: the blocking that stages the same problem.
 bool may_read_in_rows(const Conv2dProblem& problem, const Blocking& b, const Bf16Unit& unit);
+
+/// Kernel columns that such a unit takes.
+constexpr std::int64_t kMaxKernelColumns = 64;
+
+/// Of columns of the output, those [begin, end) whose taps in a kernel column read the image, counted from the first.
+TapRange columns_inside(const Blocking& b, const TapRange& columns, std::int64_t kernel_column);
+
+/// Whether masks (BorderMasks) can't skip what a half of these columns would read in padding: of a single column, all
+/// positions of a kernel column are; of many columns, some without a mask. Its kernel columns are then taken in parts.
+/// So are those of two positions, since one position's products wait for no latency.
+bool takes_parts(const Blocking& b, const TapRange& columns, std::int64_t rows);
 
 /// Cycles of a run, by a cut that stages or that reads the image in rows.
 double window_cycles(const Conv2dProblem& problem, const Blocking& b, const Bf16Unit& unit);

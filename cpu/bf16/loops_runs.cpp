@@ -4,19 +4,24 @@
 #include <algorithm>
 #include <limits>
 
+#include "cpu/bf16/in_rows.h"
 #include "cpu/common/cache.h"
+#include "cpu/common/coverage.h"
 
 namespace gable::cpu::bf16 {
 namespace {
 
-/// Consecutive halves of equal size. Flat, the run starts at `column` of the work unit's consecutive positions.
+/// Consecutive halves of equal size, along a row or down the rows. Flat, the run starts at `column` of the work unit's
+/// consecutive positions.
 struct HalfRun {
   const std::uint16_t* a;
   std::int64_t halves;
-  int positions;  // of each half
+  int positions, rows;  // of each half: positions of a row, and rows
   TapRange taps;
   std::int64_t row, column;
-  bool on_border;  // in the image: some of the taps read padding beside it. Then it is one half
+  bool on_border;  // in the image: some of the taps read padding beside it
+  bool by_parts;   // and these are more than masks can skip. Then it is one half
+  bool down;       // the rows
 };
 
 /// Runs whose accumulators exist at a time, so that all of them use a block of weights while L1 holds it.
@@ -24,21 +29,17 @@ class RunGroup {
  public:
   explicit RunGroup(std::int64_t most_halves) : most_halves_(most_halves) {}
 
-  bool is_full() const { return halves_ == most_halves_; }
-  void add(const HalfRun& half) {
-    ++halves_;
-    if (count_ > 0) {
+  std::int64_t room() const { return most_halves_ - halves_; }
+  /// Halves along a row.
+  void add(const HalfRun& run) {
+    halves_ += run.halves;
+    if (count_ > 0 && goes_on(runs_[count_ - 1], run)) {
       HalfRun& last = runs_[count_ - 1];
-      const bool same_taps = last.taps.begin == half.taps.begin && last.taps.end == half.taps.end;
-      const bool follows = !last.on_border && !half.on_border && last.row == half.row &&
-                           last.positions == half.positions && same_taps &&
-                           last.column + last.halves * last.positions == half.column;
-      if (follows) {
-        ++last.halves;
-        return;
-      }
+      last.down = last.column == run.column;
+      last.halves += run.halves;
+    } else {
+      runs_[count_++] = run;
     }
-    runs_[count_++] = half;
   }
   void clear() { count_ = halves_ = 0; }
   std::int64_t halves() const { return halves_; }
@@ -46,6 +47,17 @@ class RunGroup {
   const HalfRun* end() const { return runs_ + count_; }
 
  private:
+  static bool goes_on(const HalfRun& last, const HalfRun& next) {
+    if (last.taps.begin != next.taps.begin || last.taps.end != next.taps.end) return false;
+    if (last.positions != next.positions || last.rows != next.rows || last.by_parts || next.by_parts) return false;
+    if (last.row == next.row) {
+      return !last.on_border && !next.on_border && !last.down &&
+             last.column + last.halves * last.positions == next.column;
+    }
+    return last.column == next.column && last.row + last.halves * last.rows == next.row && next.halves == 1 &&
+           (last.down || last.halves == 1);
+  }
+
   std::int64_t most_halves_, count_ = 0, halves_ = 0;
   HalfRun runs_[kMaxHalves];
 };
@@ -62,15 +74,22 @@ class RunLoop {
         input_(input),
         chunk_(chunk),
         flat_(flat),
+        rows_together_(flat ? 1 : even_part(loop.work().rows, rows_of_half(b_, loop.run().unit, loop.work().columns))),
         whole_(whole_positions()),
         group_(most_halves()) {}
 
   void run() {
     const WorkUnit& work = loop_.work();
     if (flat_) {
-      add_row(0, (work.rows - 1) * b_.strip.columns + work.columns, {0, b_.terms.tap_count()});
+      add_rows({0, 1, {0, b_.terms.tap_count()}}, (work.rows - 1) * b_.strip.columns + work.columns);
+    } else if (b_.column_outputs.empty()) {
+      for (std::int64_t row = 0; row < work.rows;) {
+        const Rows rows = next_rows(row);
+        add_rows(rows, work.columns);
+        row += rows.count;
+      }
     } else {
-      for (std::int64_t row = 0; row < work.rows; ++row) add_row(row, work.columns, taps_of_row(row));
+      add_columns();
     }
     multiply();
   }
@@ -90,10 +109,33 @@ class RunLoop {
     return {rows.begin * b_.terms.tap_columns, rows.end * b_.terms.tap_columns};
   }
 
+  /// The taps that some position of `count` rows reads.
+  TapRange taps_of_rows(std::int64_t row, std::int64_t count) const {
+    const TapRange of_first = taps_of_row(row), of_last = taps_of_row(row + count - 1);
+    return {std::min(of_first.begin, of_last.begin), std::max(of_first.end, of_last.end)};
+  }
   /// The taps that some position of the rows from one flat position to another reads.
   TapRange taps_between(std::int64_t first, std::int64_t last) const {
-    const TapRange of_first = taps_of_row(first / b_.strip.columns), of_last = taps_of_row(last / b_.strip.columns);
-    return {std::min(of_first.begin, of_last.begin), std::max(of_first.end, of_last.end)};
+    const std::int64_t row = first / b_.strip.columns;
+    return taps_of_rows(row, last / b_.strip.columns - row + 1);
+  }
+  /// The rows of outputs, from one of the work unit on, that a half takes together.
+  struct Rows {
+    std::int64_t first, count;
+    TapRange taps;
+  };
+  Rows next_rows(std::int64_t row) const {
+    const TapRange taps = taps_of_row(row);
+    std::int64_t count = 1;
+    while (count < std::min(rows_together_, loop_.work().rows - row) && may_join(taps, row + count)) ++count;
+    return {row, count, count == 1 ? taps : taps_of_rows(row, count)};
+  }
+  /// Whether a half of rows with these taps may take one more. Padding is zeros in the strip; in the image no row may
+  /// read it.
+  bool may_join(const TapRange& taps, std::int64_t row) const {
+    if (b_.input != InputPath::in_rows) return true;
+    const TapRange others = taps_of_row(row);
+    return others.begin == taps.begin && others.end == taps.end;
   }
   /// The flat positions whose rows read no padding above or below the image.
   TapRange whole_positions() const {
@@ -105,24 +147,65 @@ class RunLoop {
             ceil_div(std::max<std::int64_t>(below, 0), p.stride_h) * b_.strip.columns};
   }
 
-  /// `taps` of a row; flat, halves at the image's edges have fewer.
-  void add_row(std::int64_t row, std::int64_t columns, const TapRange& taps) {
+  /// Halves of these rows, which read no padding or have it in the strip. Flat, halves at the image's edges have fewer
+  /// taps.
+  void add_rows(const Rows& rows, std::int64_t columns) {
     const std::int64_t step = even_part(columns, b_.positions);
-    for (std::int64_t column = 0; column < columns; column += step) {
-      const std::uint16_t* a = input_.first + row * input_.row + column * input_.position;
+    const std::int64_t whole_end = flat_ ? std::min(columns, whole_.end) : columns;
+    for (std::int64_t column = 0, halves; column < columns; column += halves * step) {
       const std::int64_t positions = std::min(step, columns - column);
       const bool whole = !flat_ || (column >= whole_.begin && column + positions <= whole_.end);
-      group_.add({a, 1, static_cast<int>(positions), whole ? taps : taps_between(column, column + positions - 1), row,
-                  column, is_on_border(column, positions)});
-      if (group_.is_full()) multiply();
+      halves = whole ? std::clamp<std::int64_t>((whole_end - column) / step, 1, group_.room()) : 1;
+      HalfRun run = run_at(rows, column, positions);
+      run.halves = halves;
+      if (!whole) run.taps = taps_between(column, column + positions - 1);
+      add(run);
     }
+  }
+  /// Halves that read the image: those of the same columns one after another, as they read the same padding.
+  void add_columns() {
+    const WorkUnit& work = loop_.work();
+    const std::int64_t step = even_part(work.columns, b_.positions);
+    Rows rows[kMaxHalves];
+    for (std::int64_t row = 0; row < work.rows;) {
+      int count = 0;
+      for (; count < kMaxHalves && row < work.rows; row += rows[count++].count) rows[count] = next_rows(row);
+      for (std::int64_t column = 0; column < work.columns; column += step) {
+        const std::int64_t positions = std::min(step, work.columns - column);
+        const bool on_border = is_on_border(column, positions);
+        for (int i = 0; i < count; ++i) {
+          HalfRun run = run_at(rows[i], column, positions);
+          run.on_border = on_border;
+          run.by_parts = on_border && takes_parts(b_, columns_of(column, positions), rows[i].count);
+          add(run);
+        }
+      }
+    }
+  }
+  void note(Path path) const { note_path(path, loop_.run().target, loop_.run().unit.coverage); }
+  HalfRun run_at(const Rows& rows, std::int64_t column, std::int64_t positions) const {
+    return {.a = input_.first + rows.first * input_.row + column * input_.position,
+            .halves = 1,
+            .positions = static_cast<int>(positions),
+            .rows = static_cast<int>(rows.count),
+            .taps = rows.taps,
+            .row = rows.first,
+            .column = column,
+            .on_border = false,
+            .by_parts = false,
+            .down = false};
+  }
+  void add(const HalfRun& run) {
+    if (run.rows > 1) note(run.rows > run.positions ? Path::bf16_column_halves : Path::bf16_row_halves);
+    if (run.on_border) note(run.by_parts ? Path::bf16_border_in_parts : Path::bf16_masked_border);
+    group_.add(run);
+    if (group_.room() == 0) multiply();
   }
 
   bool is_on_border(std::int64_t column, std::int64_t positions) const {
-    if (b_.input != InputPath::in_rows || b_.terms.fold > 1) return false;
-    const Axis axis = column_axis(loop_.run().problem, b_.geometry);
-    const std::int64_t first = loop_.work().first_column + column;
-    return axis.taps_of(first).begin > 0 || axis.taps_of(first + positions - 1).end < axis.taps;
+    const std::int64_t first = loop_.work().first_column + column, end = first + positions;
+    return std::any_of(b_.column_outputs.begin(), b_.column_outputs.end(),
+                       [&](const TapRange& inside) { return inside.begin > first || inside.end < end; });
   }
 
   /// The group's halves, panel by panel.
@@ -148,7 +231,7 @@ class RunLoop {
   /// weights.
   std::int64_t round_bytes() const {
     const std::int64_t of_l1 = l1_bytes() / 2;
-    if (group_.begin()->positions < kPositionsWorthL2) return of_l1;
+    if (group_.begin()->positions * group_.begin()->rows < kPositionsWorthL2) return of_l1;
     const std::int64_t beside_strip = l2_bytes() * 3 / 4 - static_cast<std::int64_t>(b_.thread_bytes);
     return std::max(of_l1, beside_strip / (b_.weights.fit_l2 ? 1 : 2));
   }
@@ -171,10 +254,16 @@ class RunLoop {
       for (const HalfRun& run : group_) {
         tile.accumulators = accumulators;
         tile.operands.a[0] = run.a + first * tile.operands.a_block;
-        tile.positions[0] = run.positions;
         tile.repeats = run.halves;
+        take_columns(run, run.positions);
         tile.taps.of_half[0] = run.taps;
-        run.on_border ? multiply_border(run, last) : multiply_run(run, last);
+        if (!run.on_border) {
+          multiply_run(run, last);
+        } else if (run.by_parts) {
+          multiply_by_parts(run, last);
+        } else {
+          multiply_masked(run, last);
+        }
         accumulators += run.halves * b_.half_floats;
         tile.first_half += run.halves;
       }
@@ -183,25 +272,55 @@ class RunLoop {
     tile.operands.b = weights;
   }
 
+  /// The tile takes so many columns of the half's rows. Of rows and columns, the fewer are its runs.
+  void take_columns(const HalfRun& run, int columns) {
+    Tile& tile = loop_.queue().tile();
+    tile.positions[0] = run.rows * columns;
+    if (run.halves > 1) {
+      tile.repeat_input = run.down ? run.rows * input_.row : run.positions * input_.position;
+      tile.repeat_y = run.down ? run.rows * row_outputs() : run.positions * loop_.run().problem.k;
+    }
+    if (run.rows == 1 && is_plain_) return;
+    is_plain_ = run.rows == 1;
+    PositionRuns& runs = tile.runs;
+    runs.are_columns = run.rows > columns;
+    runs.count = runs.are_columns ? columns : run.rows;
+    const std::int64_t row_sums = run.positions * kLanes, pixel = loop_.run().problem.k;
+    tile.operands.position = runs.are_columns ? input_.row : input_.position;
+    runs.input = runs.are_columns ? input_.position : input_.row;
+    runs.position_sums = runs.are_columns ? row_sums : kLanes;
+    runs.sums = runs.are_columns ? kLanes : row_sums;
+    runs.y = runs.are_columns ? pixel : row_outputs();
+  }
+  bool runs_are_columns(const HalfRun& run) const { return run.rows > run.positions; }
+  /// Elements of output from row to row.
+  std::int64_t row_outputs() const { return loop_.output().row * loop_.run().problem.k; }
+
   void multiply_run(const HalfRun& run, bool last) {
     const bool one_row = !flat_ || loop_.work().rows == 1;
     if (last && one_row && loop_.runs_epilogue_in_registers()) {
-      const Epilogue epilogue = loop_.epilogue(loop_.row_of(run.row, run.column, run.positions));
+      Epilogue epilogue = loop_.epilogue(loop_.row_of(run.row, run.column, run.positions));
+      if (runs_are_columns(run)) epilogue.y_pixel = row_outputs();
       return loop_.queue().multiply_half(&epilogue);
     }
     loop_.queue().multiply_half(nullptr);
     if (!last) return;
     const float* accumulators = loop_.queue().tile().accumulators;
+    HalfRun one = run;
     for (std::int64_t half = 0; half < run.halves; ++half, accumulators += b_.half_floats) {
-      run_epilogues(run, run.column + half * run.positions, accumulators);
+      run_epilogues(one, accumulators);
+      (run.down ? one.row : one.column) += run.down ? run.rows : run.positions;
     }
   }
 
+  /// Columns of the output, of those of the work unit.
+  TapRange columns_of(std::int64_t column, std::int64_t positions) const {
+    const std::int64_t first = loop_.work().first_column + column;
+    return {first, first + positions};
+  }
   /// The positions [begin, end) of a half whose taps in a kernel column read the image.
   TapRange positions_inside(const HalfRun& run, std::int64_t kernel_column) const {
-    const Axis axis = column_axis(loop_.run().problem, b_.geometry);
-    const std::int64_t first = (loop_.work().first_column + run.column) * axis.stride - axis.pad;
-    return taps_inside(first + kernel_column * axis.dilation, axis.size, axis.stride, run.positions);
+    return columns_inside(b_, columns_of(run.column, run.positions), kernel_column);
   }
   /// Calls use(positions, kernel columns) for each run of kernel columns that read the image at the same positions.
   template <class Use>
@@ -223,14 +342,14 @@ class RunLoop {
     Tile& tile = loop_.queue().tile();
     const std::uint16_t* const a = tile.operands.a[0];
     float* const accumulators = tile.accumulators;
-    tile.operands.a[0] = a + positions.begin * tile.operands.position;
+    tile.operands.a[0] = a + positions.begin * input_.position;
     tile.accumulators = accumulators + positions.begin * kLanes;
-    tile.positions[0] = static_cast<int>(positions.end - positions.begin);
+    take_columns(run, static_cast<int>(positions.end - positions.begin));
     set_columns(run, columns);
     loop_.queue().multiply_half(nullptr);
     tile.operands.a[0] = a;
     tile.accumulators = accumulators;
-    tile.positions[0] = run.positions;
+    take_columns(run, run.positions);
   }
   void set_columns(const HalfRun& run, const TapRange& columns) {
     Taps& taps = loop_.queue().tile().taps;
@@ -240,9 +359,38 @@ class RunLoop {
     taps.pitch = b_.terms.tap_columns;
   }
 
+  /// Halves at the image's left or right border, by masks for the columns that some kernel columns read in padding.
+  void multiply_masked(const HalfRun& run, bool last) {
+    Taps& taps = loop_.queue().tile().taps;
+    BorderMasks masks[kMaxKernelColumns];
+    TapRange read{0, 0};  // the kernel columns that some position reads
+    for (std::int64_t tap = 0; tap < b_.terms.tap_columns; ++tap) {
+      const TapRange inside = positions_inside(run, tap);
+      if (inside.begin == inside.end) continue;
+      if (read.end == 0) read.begin = tap;
+      masks[tap - read.begin] = masks_of(inside, run.positions);
+      read.end = tap + 1;
+    }
+    if (read.end - read.begin < b_.terms.tap_columns) set_columns(run, read);
+    taps.border = masks;
+    taps.border_columns = read.end - read.begin;
+    multiply_run(run, last);
+    taps.border = nullptr;
+    taps.run = 0;
+  }
+  static BorderMasks masks_of(const TapRange& inside, std::int64_t positions) {
+    BorderMasks masks{};
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(positions, kBorderColumns); ++i) {
+      const bool from_end = positions > kBorderColumns && i >= kBorderColumns / 2;
+      const std::int64_t column = from_end ? positions - kBorderColumns + i : i;
+      masks.column[i] = column >= inside.begin && column < inside.end ? 0xffff : 0;
+    }
+    return masks;
+  }
+
   /// A half at the image's left or right border, which skips the padding beside the image. The kernel columns that all
   /// positions read come last, so that the epilogue follows in registers.
-  void multiply_border(const HalfRun& run, bool last) {
+  void multiply_by_parts(const HalfRun& run, bool last) {
     Tile& tile = loop_.queue().tile();
     const bool added = tile.adds;
     TapRange of_all{0, 0};
@@ -262,16 +410,20 @@ class RunLoop {
       multiply_run(run, last);
     } else {
       if (!tile.adds) multiply_part(run, {0, run.positions}, kNoColumns);
-      if (last) run_epilogues(run, run.column, tile.accumulators);
+      if (last) run_epilogues(run, tile.accumulators);
     }
     tile.taps.run = 0;
     tile.adds = added;
   }
 
-  /// The epilogues of a half's positions, from `column` on, except positions that are no outputs.
-  void run_epilogues(const HalfRun& run, std::int64_t column, const float* accumulators) const {
+  /// The epilogues of one half's positions, except positions that are no outputs.
+  void run_epilogues(const HalfRun& run, const float* accumulators) const {
+    const std::int64_t column = run.column;
     if (!flat_ || loop_.work().rows == 1) {
-      return run_epilogue(loop_.row_of(run.row, column, run.positions), accumulators);
+      for (std::int64_t row = 0; row < run.rows; ++row, accumulators += run.positions * kLanes) {
+        run_epilogue(loop_.row_of(run.row + row, column, run.positions), accumulators);
+      }
+      return;
     }
     const std::int64_t columns = b_.strip.columns;
     for (std::int64_t i = 0; i < run.positions;) {
@@ -293,6 +445,8 @@ class RunLoop {
   const InputView& input_;
   const Chunk& chunk_;
   bool flat_;
+  std::int64_t rows_together_;  // the most rows of a half
+  bool is_plain_ = false;       // the tile's positions are one run, along a row
   TapRange whole_;
   RunGroup group_;
 };

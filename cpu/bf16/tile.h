@@ -80,6 +80,13 @@ struct Operands {
   bool b_bypasses_l1;      // weights are kept in L2 only, which leaves L1 to the input
 };
 
+/// Columns of a half that may lie beside the image: its first and last two, or each of up to four. A kernel column's
+/// masks are all ones for those that it reads in the image, else zero.
+constexpr int kBorderColumns = 4;
+struct BorderMasks {
+  std::uint16_t column[kBorderColumns];
+};
+
 /// The taps of a tile.
 struct Taps {
   std::int64_t count;  // in each block of the packed weights
@@ -90,6 +97,10 @@ struct Taps {
   TapRange of_half[2];
   // If run > 0, only the first `run` of every `pitch` of these taps: some columns of each kernel row.
   std::int64_t run = 0;
+  // Only for a unit that takes one half at a time: the masks of `border_columns` kernel columns, or null. Each kernel
+  // row of of_half has all of them.
+  const BorderMasks* border = nullptr;
+  std::int64_t border_columns = 0;
 };
 
 /// The input channels of a tile.
@@ -109,6 +120,15 @@ struct Overlap {
   Prefetch* prefetch;
 };
 
+/// The positions of a half as runs of equal length, of a unit that takes one half at a time. A row of the image or a
+/// column is a run; Operands::position leads from a position of a run to the next.
+struct PositionRuns {
+  int count = 1;
+  std::int64_t input = 0, sums = 0, y = 0;  // from one run to the next: elements of input, floats, elements of output
+  std::int64_t position_sums = kLanes;      // floats from the accumulators of a position to those of the next
+  bool are_columns = false;                 // else a position of a run is a column
+};
+
 struct Tile {
   Operands operands;
   Taps taps;
@@ -119,9 +139,11 @@ struct Tile {
   float* accumulators;    // [half][position][lane]
   Overlap overlap;
   // Only for a unit that takes one half at a time:
-  std::int64_t repeats = 1;                // the first half is computed so often, for consecutive positions and outputs
-  std::int64_t half_floats = kHalfFloats;  // from the accumulators of one repeat to those of the next
-  bool adds = false;                       // the products are added to the accumulators
+  PositionRuns runs;                            // of the first half
+  std::int64_t repeats = 1;                     // the first half is computed so often
+  std::int64_t repeat_input = 0, repeat_y = 0;  // elements of input and of output from one repeat to the next
+  std::int64_t half_floats = kHalfFloats;       // from the accumulators of one repeat to those of the next
+  bool adds = false;                            // the products are added to the accumulators
   // Distance in elements from these weights to the weights that are read after them from the last level; 0: no
   // prefetch. The first two halves prefetch one vector of lanes each. first_half: how many halves have used these
   // weights before.

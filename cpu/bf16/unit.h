@@ -63,6 +63,8 @@ struct Bf16Unit {
   std::string (*ask)() = nullptr;
   int positions = 0;         // most positions of a half, up to kHalfPositions
   int narrow_positions = 0;  // the same where all panels have one vector, up to kNarrowPositions; or 0
+  /// A half may be several runs of positions (PositionRuns): one that rows_of_half() allows.
+  bool takes_runs = false;
   /// The unit always loads and multiplies `positions` positions of a half, even if fewer are used; its halves share
   /// weights.
   bool loads_full_halves = false;

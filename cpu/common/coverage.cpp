@@ -86,6 +86,10 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_flat",
     "bf16_rows",
     "bf16_narrow_halves",
+    "bf16_row_halves",
+    "bf16_column_halves",
+    "bf16_masked_border",
+    "bf16_border_in_parts",
     "bf16_pool",
     "bf16_planes",
     "bf16_planes_split",
@@ -107,7 +111,9 @@ constexpr std::array<std::string_view, kUnits> kUnitNames = {"vectors", "amx", "
 constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= Path::bf16_non_temporal; }
 
 /// Paths of units that take one half at a time.
-constexpr bool needs_single_halves(Path path) { return path == Path::bf16_narrow_halves || path == Path::bf16_in_rows; }
+constexpr bool needs_single_halves(Path path) {
+  return path == Path::bf16_in_rows || (path >= Path::bf16_narrow_halves && path <= Path::bf16_border_in_parts);
+}
 
 /// AMX takes all paths of bf16 kernels but those of single halves. AVX512-BF16 makes one product a term, and reads
 /// neither images region by region nor sixteen at a time.

@@ -73,17 +73,30 @@ void check_units(const Conv2dProblem& p, int products, int threads, const Data& 
   }
 }
 
+Data data_of(const Conv2dProblem& p, int products, std::mt19937& random) {
+  const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.dtype, p.k * (p.c / p.groups) * p.r * p.s, random);
+  std::vector<float> bias(static_cast<std::size_t>(p.k));
+  std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
+  return {in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias,
+          for_products(conv2d_reference(p, x, weights, bias), p, products)};
+}
+
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   p.nhwc = true;
   for (const auto& [type, products] : kPartProducts) {
     p.dtype = type;
-    const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
-    const Elements weights = random_elements(p.dtype, p.k * (p.c / p.groups) * p.r * p.s, random);
-    std::vector<float> bias(static_cast<std::size_t>(p.k));
-    std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
-    const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias,
-                    for_products(conv2d_reference(p, x, weights, bias), p, products)};
-    check_units(p, products, threads, data);
+    check_units(p, products, threads, data_of(p, products, random));
+  }
+}
+
+/// On the units whose halves may be several rows.
+void check_runs(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  p.nhwc = true;
+  p.dtype = DType::bf16;
+  const Data data = data_of(p, 1, random);
+  for (const Bf16Unit& unit : units()) {
+    if (unit.takes_runs) check_unit(p, 1, unit, best_target(), threads, data);
   }
 }
 
@@ -170,6 +183,38 @@ TEST_CASE("bf16: windows that are read in the image row by row skip the padding 
       sized({.n = 2, .c = 3, .h = 17, .w = 31, .k = 40, .r = 3, .s = 3, .stride_h = 4, .stride_w = 4}, 0, 0), random);
   check_everywhere(sized({.c = 40, .h = 9, .w = 33, .k = 12, .r = 2, .s = 2, .stride_h = 3, .stride_w = 3}, 0, 0),
                    random, 2);
+}
+
+TEST_CASE("bf16: halves of several short rows, in a strip and in the image, and masks of its borders") {
+  std::mt19937 random(41);
+  for (std::int64_t width = 1; width <= 15; ++width) {
+    for (const std::int64_t outputs : {5, 16, 24, 40}) {
+      Conv2dProblem p{.n = 2, .c = width % 2 == 0 ? 33 : 36, .h = 17, .w = width, .k = outputs, .bias = true};
+      p.activation = width % 5 == 0 ? Activation::tanh : Activation::relu;  // tanh: sums in memory
+      const auto window = [&](std::int64_t kernel, std::int64_t pad) {
+        p.r = p.s = kernel;
+        p.pad_top = p.pad_left = pad;
+        return sized(p, pad, pad);
+      };
+      check_runs(window(3, 1), random, width == 7 ? 2 : 1);
+      check_runs(window(5, 2), random);
+      check_runs(window(7, 3), random);  // borders of three columns, which have no masks
+      p.dilation_w = 3;
+      check_runs(window(3, 3), random);
+      p.dilation_w = 1;
+      p.stride_h = p.stride_w = 2;
+      p.w = 2 * width;
+      check_runs(window(3, 1), random);
+      check_runs(window(1, 0), random);
+      p.groups = 4;
+      p.c = 40;
+      p.k = outputs * 4;
+      check_runs(window(5, 2), random);
+    }
+  }
+  // Sums in rounds of weights, and rows whose halves have masks on one side.
+  check_runs(same_padded({.c = 1280, .h = 9, .w = 5, .k = 70, .r = 3, .s = 3}), random);
+  check_runs(same_padded({.n = 2, .c = 34, .h = 19, .w = 64, .k = 24, .r = 5, .s = 5, .bias = true}), random, 2);
 }
 
 TEST_CASE("bf16: panels of one vector, whose halves take up to 28 positions") {
