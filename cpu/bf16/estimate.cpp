@@ -36,6 +36,7 @@ constexpr double kPairsOfWholeVectors = 1 / 1.3;
 // between products.
 constexpr double kFoldedPair = 0.5;                      // of a pair of channels of a position, for 16 lanes
 constexpr double kFoldedElement = 0.2, kFoldedRow = 10;  // to stage an element, and a row
+constexpr double kFoldedGroupPixel = 4;                  // to stage a pixel of one of several groups
 
 /// The model of windows (in_rows.h), over what it says: other kernels are estimated at 1.2 to 1.3 of their time.
 constexpr double kWindow = 0.95;
@@ -89,13 +90,15 @@ double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
   return static_cast<double>(tiles) * (unit.costs.tile + steps * unit.costs.step);
 }
 
-/// What a unit that loads pairs takes for folded rows of one group.
+/// What a unit that loads pairs takes for folded rows.
 double folded_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
   const bf16::Geometry& g = b.geometry;
   const auto vectors = static_cast<double>(ceil_div(g.group_k, bf16::kVector));
   const auto pairs = static_cast<double>(ceil_div(b.terms.channels, std::int64_t{2}) * b.terms.tap_count());
-  const double row = kFoldedRow + kFoldedElement * static_cast<double>(p.w * p.c);
-  return computed_positions(b, unit) * vectors * pairs * kFoldedPair + static_cast<double>(p.n * p.h) * row +
+  const auto groups = static_cast<double>(g.groups);
+  const double row = kFoldedRow + (g.groups == 1 ? kFoldedElement * static_cast<double>(p.w * p.c)
+                                                 : kFoldedGroupPixel * static_cast<double>(p.w));
+  return groups * (computed_positions(b, unit) * vectors * pairs * kFoldedPair + static_cast<double>(p.n * p.h) * row) +
          tile_cycles(b, unit);
 }
 
@@ -111,7 +114,7 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
   if (models_window(p, b, unit)) return kWindow * bf16::window_cycles(p, b, unit);
   const bf16::Geometry& g = b.geometry;
   const bool whole = core_kind(bf16::kVector) == CoreKind::whole_512;
-  if (b.terms.fold > 1 && g.groups == 1 && !unit.loads_full_halves && whole) return folded_cycles(p, b, unit);
+  if (b.terms.fold > 1 && !unit.loads_full_halves && whole) return folded_cycles(p, b, unit);
   const double positions = computed_positions(b, unit);
   const std::int64_t vector = unit.loads_full_halves ? bf16::kVector : bf16::kVector / 2;
   const double panels = static_cast<double>(g.groups * ceil_div(g.group_k, vector) * vector) / bf16::kLanes;
