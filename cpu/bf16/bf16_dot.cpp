@@ -168,9 +168,9 @@ struct PositionAddresses {
   }
 };
 
-/// Which columns of a half read only the image: all, or all but the ones that have masks, which are positions of each
-/// run or runs.
-enum class Border { none, positions, runs };
+/// Which columns of a half read only the image: all, or all but the ones that have masks: the outermost positions of
+/// each run, two on each side, or runs. A masked pair is a load of its own.
+enum class Border { none, outermost, positions, runs };
 
 /// The mask of a position; -1: none.
 template <int kPositions, int kRuns, Border kBorder>
@@ -179,6 +179,7 @@ constexpr int mask_of(int i) {
   if constexpr (kBorder == Border::none) return -1;
   if constexpr (kBorder == Border::runs) return i / kOfRun;
   const int column = i % kOfRun;
+  if (kBorder == Border::outermost && column > 0 && column < kOfRun - 1) return -1;
   if (column < kSide || kOfRun <= kBorderColumns) return column;
   return column >= kOfRun - kSide ? column - kOfRun + kBorderColumns : -1;
 }
@@ -381,8 +382,8 @@ constexpr bool fits_runs(int runs, int positions, int vectors) {
 }
 template <class Lanes, int kRuns, int kOfRun, int kVectors, Border kBorder>
 constexpr DotFunction runs_function() {
-  constexpr bool one =
-      kRuns == 1 && kBorder == Border::positions && kOfRun <= (kVectors == 1 ? kDotNarrowPositions : kDotPositions);
+  constexpr bool one = kRuns == 1 && kBorder != Border::none && kBorder != Border::runs &&
+                       kOfRun <= (kVectors == 1 ? kDotNarrowPositions : kDotPositions);
   constexpr bool several =
       kRuns > 1 && fits_runs(kRuns, kOfRun, kVectors) && (kBorder != Border::runs || kOfRun > kRuns);
   if constexpr (one || several) return &dot_half<Lanes, kRuns * kOfRun, kVectors, 0, true, kRuns, kBorder>;
@@ -398,11 +399,12 @@ constexpr RunsTable runs_table(std::integer_sequence<int, kPositions...>) {
 }
 /// The same for each Border.
 struct RunsTables {
-  RunsTable none, positions, runs;
+  RunsTable none, outermost, positions, runs;
 };
 template <class Lanes, int kVectors>
 constexpr RunsTables runs_tables() {
   return {runs_table<Lanes, kVectors, Border::none>(kNarrowCounts),
+          runs_table<Lanes, kVectors, Border::outermost>(kNarrowCounts),
           runs_table<Lanes, kVectors, Border::positions>(kNarrowCounts),
           runs_table<Lanes, kVectors, Border::runs>(kNarrowCounts)};
 }
@@ -415,6 +417,7 @@ DotFunction runs_function_of(const Tile& tile) {
   const RunsTables& tables = tile.vectors == 2 ? kDotRuns : tile.is_half_a_vector ? kDotEightRuns : kDotVectorRuns;
   const RunsTable& table = tile.taps.border == nullptr         ? tables.none
                            : tile.runs.are_columns && runs > 1 ? tables.runs
+                           : tile.taps.border_is_outermost     ? tables.outermost
                                                                : tables.positions;
   return table[runs - 1][static_cast<std::size_t>(tile.positions[0]) / runs - 1];
 }

@@ -364,11 +364,13 @@ class RunLoop {
     Taps& taps = loop_.queue().tile().taps;
     BorderMasks masks[kMaxKernelColumns];
     TapRange read{0, 0};  // the kernel columns that some position reads
+    taps.border_is_outermost = true;
     for (std::int64_t tap = 0; tap < b_.terms.tap_columns; ++tap) {
       const TapRange inside = positions_inside(run, tap);
       if (inside.begin == inside.end) continue;
       if (read.end == 0) read.begin = tap;
       masks[tap - read.begin] = masks_of(inside, run.positions);
+      if (inside.begin > 1 || inside.end < run.positions - 1) taps.border_is_outermost = false;
       read.end = tap + 1;
     }
     if (read.end - read.begin < b_.terms.tap_columns) set_columns(run, read);

@@ -101,6 +101,7 @@ struct Taps {
   // row of of_half has all of them.
   const BorderMasks* border = nullptr;
   std::int64_t border_columns = 0;
+  bool border_is_outermost = false;  // all masks but those of the first and the last column are ones
 };
 
 /// The input channels of a tile.
