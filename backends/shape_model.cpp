@@ -158,12 +158,16 @@ double roof_seconds(const Op& op, const Rates& rates) {
 }
 
 double modelled_host_seconds(const Op& op, int threads, const HostFits& fits) {
+  if (has_weights(op)) return modelled_host_seconds(upright_problem(op), threads, fits);
+  const bool amx = amx_state() == AmxState::usable;
+  return host_slowness(amx) * roof_seconds(op, host_rates(dtype_of(op), threads, amx, host_speed(amx)));
+}
+
+double modelled_host_seconds(const Conv2dProblem& problem, int threads, const HostFits& fits) {
   const bool amx = amx_state() == AmxState::usable;
   const double speed = host_speed(amx);
-  const Rates rates = host_rates(dtype_of(op), threads, amx, speed);
-  if (!has_weights(op)) return host_slowness(amx) * roof_seconds(op, rates);
   const ShapeFits& fit = amx ? fits.amx : is_wide(speed) ? fits.wide : fits.vectors;
-  return host_slowness(amx) * modelled_seconds(upright_problem(op), rates, fit);
+  return host_slowness(amx) * modelled_seconds(problem, host_rates(problem.dtype, threads, amx, speed), fit);
 }
 
 }  // namespace gable

@@ -75,6 +75,9 @@ double modelled_seconds(const Conv2dProblem& problem, const Rates& rates, const 
 /// other ops.
 double modelled_host_seconds(const Op& op, int threads, const HostFits& fits);
 
+/// The same of one convolution.
+double modelled_host_seconds(const Conv2dProblem& problem, int threads, const HostFits& fits);
+
 /// The least time of an op.
 double roof_seconds(const Op& op, const Rates& rates);
 

@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu_shape_fits.h"
 #include "backends/cpu/cpu_shape_fits_amx.h"
 #include "backends/cpu/cpu_shape_fits_wide.h"
+#include "backends/cpu/cropped.h"
 #include "backends/registry/builtin.h"
 #include "backends/threads.h"
 #include "cpu/common/estimate.h"
@@ -63,7 +64,9 @@ class CpuDevice final : public DeviceImpl {
   }
 
   std::optional<double> predicted_seconds(const Op& op) const override {
-    return modelled_host_seconds(op, place_.threads, {kCpuShapeFits, kCpuShapeFitsWide, kCpuShapeFitsAmx});
+    const HostFits fits{kCpuShapeFits, kCpuShapeFitsWide, kCpuShapeFitsAmx};
+    if (!has_weights(op)) return modelled_host_seconds(op, place_.threads, fits);
+    return modelled_host_seconds(without_unread_taps(upright_problem(op)), place_.threads, fits);
   }
 
  private:

@@ -39,12 +39,7 @@ KeptTaps kept_columns(const Conv2dProblem& p) {
 /// The op by the kept taps alone; its weights begin with the first of them, and their strides are the op's.
 WeightedOp cropped(const WeightedOp& op) {
   WeightedOp inner = op;
-  Conv2dProblem& p = inner.problem;
-  const KeptTaps rows = kept_rows(op.problem), columns = kept_columns(op.problem);
-  p.r = rows.count();
-  p.s = columns.count();
-  p.pad_top -= rows.begin * p.dilation_h;
-  p.pad_left -= columns.begin * p.dilation_w;
+  inner.problem = without_unread_taps(op.problem);
   return inner;
 }
 
@@ -83,6 +78,16 @@ class CroppedPlan final : public PlanImpl {
 };
 
 }  // namespace
+
+Conv2dProblem without_unread_taps(const Conv2dProblem& problem) {
+  Conv2dProblem p = problem;
+  const KeptTaps rows = kept_rows(problem), columns = kept_columns(problem);
+  p.r = rows.count();
+  p.s = columns.count();
+  p.pad_top -= rows.begin * p.dilation_h;
+  p.pad_left -= columns.begin * p.dilation_w;
+  return p;
+}
 
 std::string refuse_cropped(const WeightedOp& op, const cpu::Target& target) {
   const Conv2dProblem& p = op.problem;

@@ -11,6 +11,9 @@
 
 namespace gable {
 
+/// The convolution by the taps that some output reads the image with.
+Conv2dProblem without_unread_taps(const Conv2dProblem& problem);
+
 /// Why no kernel can compute the op this way; empty if one can.
 std::string refuse_cropped(const WeightedOp& op, const cpu::Target& target);
 

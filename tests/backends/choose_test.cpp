@@ -157,6 +157,20 @@ TEST_CASE("refusals come last, each with its reason; one device's ranking is its
   CHECK(contains(message_of([&] { tune(open(kBoth), transpose); }, ErrorCode::unsupported), "it only adds"));
 }
 
+TEST_CASE("cpu's predicted time is that of the taps that read the image") {
+  const auto predicted = [](const Conv2d& conv) {
+    const Ranking ranking = choose(open("cpu?threads=2"), conv);
+    REQUIRE(ranking.first() != nullptr);
+    return ranking.first()->predicted.value();
+  };
+  const Conv2d wide{
+      .input = {1, 64, 4, 4}, .weights = {32, 64, 1, 21}, .padding = {0, 10}, .layout = Layout::nhwc};
+  Conv2d kept = wide;  // columns 7 to 13
+  kept.weights[3] = 7;
+  kept.padding = {0, 3};
+  CHECK(predicted(wide) == predicted(kept));
+}
+
 TEST_CASE("ranking does not ask a slow library; a plan that it refuses is the next device's, with its reason") {
   const Device device = open("auto?only=choose_host,choose_slow");
   const Ranking ranking = choose(device, add(4001));  // asked, it would refuse

@@ -123,6 +123,23 @@ TEST_CASE("layers that oneDNN's brgemm gets wrong, or crashes on, are left to it
   CHECK_FALSE(avoids(jumps));
 }
 
+TEST_CASE("what is left to a gemm is predicted to be slow") {
+  if (!missing().empty()) return;
+  const auto predicted = [](const Conv2d& conv) { return choose(open("onednn"), conv).first()->predicted.value(); };
+  Conv2d alone{.input = {1, 200, 5, 5}, .weights = {10, 200, 5, 5}, .stride = {4, 4}, .layout = Layout::nhwc};
+  const double jit = predicted(alone);
+  alone.input = {1, 200, 3, 3};
+  alone.padding = {2, 2};  // wider than the one column of outputs
+  CHECK(predicted(alone) > 4 * jit);
+
+  Conv2d groups{.input = {1, 32, 8, 8}, .weights = {32, 8, 1, 3}, .stride = {1, 4}, .groups = 4};
+  const double fours = predicted(groups);
+  groups.input[1] = 24, groups.weights = {24, 6, 1, 3};
+  CHECK(predicted(groups) > 2 * fours);
+  groups.layout = Layout::nhwc;
+  CHECK(predicted(groups) < 2 * fours);
+}
+
 TEST_CASE("auto's quick answer, which asks oneDNN once for a kind of op, is the answer of oneDNN") {
   const Device device = open("onednn?threads=1"), automatic = open("auto?only=onednn&threads=1");
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
