@@ -139,7 +139,7 @@ constexpr double kPlainLoops = 30;
 /// The jit kernels for f32 and bf16 refuse rows of outputs that are shorter than the padding before them, and in NCHW
 /// groups whose channels are not in fours. oneDNN multiplies copied windows then, by a gemm for each image and group,
 /// in 0.4 to 20 times what the model says and at least 1.3 times what `cpu` takes (61 records of 13 random layers on a
-/// Xeon with AMX). The rule holds for 1393 of 1400 random layers without brgemm, by oneDNN 3.7.2.
+/// Xeon with AMX). The rule holds for 1395 of 1400 random layers without brgemm, by oneDNN 3.7.2.
 constexpr double kGemm = 5;
 
 bool is_left_to_gemm(const Conv2d& c) {
