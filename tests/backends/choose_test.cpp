@@ -163,8 +163,7 @@ TEST_CASE("cpu's predicted time is that of the taps that read the image") {
     REQUIRE(ranking.first() != nullptr);
     return ranking.first()->predicted.value();
   };
-  const Conv2d wide{
-      .input = {1, 64, 4, 4}, .weights = {32, 64, 1, 21}, .padding = {0, 10}, .layout = Layout::nhwc};
+  const Conv2d wide{.input = {1, 64, 4, 4}, .weights = {32, 64, 1, 21}, .padding = {0, 10}, .layout = Layout::nhwc};
   Conv2d kept = wide;  // columns 7 to 13
   kept.weights[3] = 7;
   kept.padding = {0, 3};
