@@ -13,6 +13,7 @@
 #include "cuda/gemm/pointwise.h"
 #include "cuda/gemm/pointwise_planes.h"
 #include "cuda/gemm/register_tile.h"
+#include "cuda/grouped/as_one_group.h"
 #include "cuda/grouped/grouped.h"
 #include "cuda/grouped/grouped_mma.h"
 #include "cuda/ladder/constant.h"
@@ -146,6 +147,15 @@ double dense_seconds(const WeightedOp& op, const CudaDevice& device) {
   return KernelPlan::seconds(p, device.properties());
 }
 
+/// Kernels that also compute groups as one, with zeros among the weights.
+constexpr char kWgmmaOneGroup[] = "wgmma, one group";
+constexpr char kImplicitGemmOneGroup[] = "implicit_gemm, one group";
+constexpr char kFewChannelsOneGroup[] = "few_channels_mma, one group";
+using Wgmma = cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WgmmaWithReorders, kWgmmaOneGroup>>;
+using ImplicitGemm =
+    cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WithReorders<cuda::ImplicitGemmMma>, kImplicitGemmOneGroup>>;
+using FewChannelsMma = cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::FewChannelsMmaKernel, kFewChannelsOneGroup, false>>;
+
 /// The estimates of the kernels for few channels are of layers of one group.
 template <typename KernelPlan>
 double one_group_seconds(const WeightedOp& op, const CudaDevice& device) {
@@ -164,16 +174,15 @@ constexpr CudaKernels::Kernel kKernels[] = {
      make<cuda::DepthwiseConv2d, f32_bound>, seconds<cuda::Depthwise>},
     {"one_channel", nothing_missing<cudaDeviceProp>, refuse<cuda::OneChannelConv2d>,
      make<cuda::OneChannelConv2d, f32_bound>, one_group_seconds<cuda::OneChannelConv2d>},
-    {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsMma>,
-     make<cuda::FewChannelsMma, mma_bound>, one_group_seconds<cuda::FewChannelsMma>},
+    {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<FewChannelsMma>, make<FewChannelsMma, mma_bound>,
+     seconds<FewChannelsMma>},
     {"few_channels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsConv2d>,
      make<cuda::FewChannelsConv2d, f32_bound>, one_group_seconds<cuda::FewChannelsConv2d>},
     {"few_pixels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewPixelsConv2d>,
      make<cuda::FewPixelsConv2d, few_pixels_bound>, seconds<cuda::FewPixelsConv2d>},
-    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, wgmma_bound>,
-     dense_seconds<cuda::WgmmaConv2d>},
-    {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::ImplicitGemmConv2d>,
-     make<cuda::ImplicitGemmConv2d, mma_bound>, dense_seconds<cuda::ImplicitGemmConv2d>},
+    {"wgmma", Wgmma::missing, refuse<Wgmma>, make<Wgmma, wgmma_bound>, seconds<Wgmma>},
+    {"implicit_gemm", ImplicitGemm::missing, refuse<ImplicitGemm>, make<ImplicitGemm, mma_bound>,
+     seconds<ImplicitGemm>},
     {"pointwise", cuda::PointwiseConv2d::missing, refuse<cuda::PointwiseConv2d>, make<cuda::PointwiseConv2d, mma_bound>,
      dense_seconds<cuda::PointwiseConv2d>},
     {"pointwise_planes", cuda::PointwisePlanesConv2d::missing, refuse<cuda::PointwisePlanesConv2d>,

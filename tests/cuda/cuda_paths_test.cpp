@@ -22,6 +22,7 @@
 #include "cuda/gemm/pointwise.h"
 #include "cuda/gemm/pointwise_planes.h"
 #include "cuda/gemm/register_tile.h"
+#include "cuda/grouped/as_one_group.h"
 #include "cuda/grouped/grouped.h"
 #include "cuda/grouped/grouped_mma.h"
 #include "cuda/ladder/constant.h"
@@ -478,8 +479,44 @@ TEST_CASE("wgmma computes groups of any width") {
       if (turn % 7 == 4) conv.dilation = {2, 1};
       ++turn;
       check(device, conv);
+      PlanCheck(device, conv).run(*cuda::WgmmaWithReorders::make(problem_of(conv), device_properties()));
     }
   }
+}
+
+/// The kernel's plan of all groups as one.
+template <typename Kernel>
+void check_as_one_group(const Device& device, const Conv2d& conv) {
+  const Conv2dProblem problem = problem_of(conv);
+  const cudaDeviceProp properties = device_properties();
+  if (!Kernel::refusal(cuda::as_one_group(problem), properties).empty()) return;
+  const auto plan = cuda::with_one_group(problem, "of a test", Kernel::make(cuda::as_one_group(problem), properties));
+  CHECK(contains(plan->description().staging, "groups as one"));
+  PlanCheck(device, conv).run(*plan);
+}
+
+TEST_CASE("kernels of one group compute several as one, with zeros among the weights") {
+  if (!has_kernel("implicit_gemm")) return;
+  const Device implicit = open("cuda:0?kernel=implicit_gemm");
+  int turn = 0;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    const Math math = dtype == DType::f32 ? Math::tf32 : Math::strict;
+    for (const Groups& of : {Groups{7, 3, 6}, {2, 4, 4}, {3, 2, 5}, {16, 1, 4}, {5, 8, 8}, {4, 9, 4}, {2, 2, 64}}) {
+      Conv2d conv = grouped(of, turn % 4 == 3 ? 1 : 3, 13, dtype, math);
+      if (turn % 2 == 1) conv.layout = Layout::nchw;
+      if (turn % 5 == 1) conv.stride = {2, 2};
+      if (turn % 7 == 4) conv.dilation = {2, 1};
+      ++turn;
+      check_as_one_group<cuda::WithReorders<cuda::ImplicitGemmMma>>(implicit, conv);
+      if (has_kernel("wgmma")) check_as_one_group<cuda::WgmmaWithReorders>(open("cuda:0?kernel=wgmma"), conv);
+      if (of.c > 1) check_as_one_group<cuda::FewChannelsMmaKernel>(open("cuda:0?kernel=few_channels_mma"), conv);
+    }
+  }
+  Conv2d narrow = grouped({7, 3, 6}, 3, 28, DType::bf16, Math::strict);
+  narrow.input[0] = 20;
+  CHECK(contains(implicit.plan(narrow).explain(), "7 groups as one"));
+  narrow = grouped({64, 64, 64}, 3, 28, DType::bf16, Math::strict);  // its weights would take 300 MB
+  CHECK_FALSE(contains(implicit.plan(narrow).explain(), "groups as one"));
 }
 
 /// All kinds of layers with groups, on images of one tile, of several and of many.
