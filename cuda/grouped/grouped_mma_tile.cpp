@@ -61,14 +61,17 @@ MmaTile tile_of(const Conv2dProblem& p, int rows, int columns, int images) {
   return t;
 }
 
+/// Bytes of a copy to shared memory.
+int copy_bytes_of(const Conv2dProblem& p) {
+  return as_int(std::gcd(p.c * static_cast<std::int64_t>(size_of(p.dtype)), std::int64_t{kVectorBytes}));
+}
+
 MmaCut cut_of(const Conv2dProblem& p, const MmaChannels& channels, const MmaTile& tile) {
   MmaCut c{.channels = channels, .tile = tile};
   const int products = as_int(ceil_div(tile.pixels(), kProductPixels));
   c.pixel_warps = std::clamp(products / 2, 1, kWarps / channels.warps);
   // A pixel's channels are copied by as many threads, 4 to 16 bytes each.
-  const int copy_bytes =
-      as_int(std::gcd(p.c * static_cast<std::int64_t>(size_of(p.dtype)), std::int64_t{kVectorBytes}));
-  const int copies = channels.slab_vectors * kVectorBytes / copy_bytes;
+  const int copies = channels.slab_vectors * kVectorBytes / copy_bytes_of(p);
   c.pixel_warps = std::max(c.pixel_warps, as_int(ceil_div(copies, 32 * channels.warps)));
   c.products = ceil_div(products, c.pixel_warps) > 2 ? 4 : 2;
   const int padding = channels.slab_vectors % 2 == 0 ? 1 : 0;
@@ -78,14 +81,18 @@ MmaCut cut_of(const Conv2dProblem& p, const MmaChannels& channels, const MmaTile
   return c;
 }
 
-/// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H200.
+/// Cycles of the busiest multiprocessor or of memory, whichever are more. A block takes at least the latency of a
+/// warp's steps and copies, one after the other. The constants are fitted to an H200: half of 440 layers, whose others
+/// then take 1.0 times the estimate (standard deviation of the logarithm 0.18; without latencies 1.2 and 0.32).
 double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, int shared_bytes) {
-  constexpr double kStart = 6300;        // launch, and the first tile's load and store
-  constexpr double kLoadBytes = 32;      // a cycle, from L2 to one multiprocessor
-  constexpr double kSharedBytes = 83;    // a cycle, of 128
-  constexpr double kDeviceBytes = 2200;  // a cycle, of device memory
-  constexpr double kWarp = 600;          // of each warp of a tile: copies, addresses, epilogue
+  constexpr double kStart = 4620;        // launch, and the first tile's load and store
+  constexpr double kLoadBytes = 44;      // a cycle, from L2 to one multiprocessor
+  constexpr double kSharedBytes = 63;    // a cycle, of 128
+  constexpr double kDeviceBytes = 1780;  // a cycle, of device memory
+  constexpr double kWarp = 258;          // of each warp of a tile: addresses, epilogue
   constexpr double kProduct = 8;
+  constexpr double kCopy = 25, kCopyLatency = 154;  // of a warp's copy instruction: of all warps; of one after another
+  constexpr double kStepLatency = 196;
   constexpr int kSchedulers = 4, kReserved = 1024, kMaxBlocks = 3;
   constexpr int kFragment = 512;  // bytes of shared memory that one ldmatrix of four reads
   const int resident = std::clamp(shared_bytes / (c.shared_bytes() + kReserved), 1, kMaxBlocks);
@@ -96,16 +103,19 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
   const double products = steps * c.products * 2 * kProduct * warps / kSchedulers;
   const int conflicts = p.stride_w % 2 == 0 ? 2 : 1;  // every second pixel lies in the same banks
   const double reads = steps * (c.products * halves * conflicts + 1) * kFragment * warps / kSharedBytes;
-  const double work = std::max(products, reads), load = c.shared_bytes() / kLoadBytes;
+  const double copies = static_cast<double>(c.input_bytes) / c.pixel_bytes * c.channels.slab_vectors * kVectorBytes /
+                        copy_bytes_of(p) / 32;  // of all warps
+  const double work = std::max(products, reads) + kCopy * copies, load = c.shared_bytes() / kLoadBytes;
+  const double latency = kStepLatency * steps + kCopyLatency * copies / warps;
   const auto blocks = static_cast<double>(
       ceil_div(std::int64_t{c.tile.tiles_x} * c.tile.tiles_y * c.tile.tiles_n * c.channels.slabs, multiprocessors));
   const double bytes = static_cast<double>(p.x_elements() + p.y_elements()) * static_cast<double>(size_of(p.dtype));
   // Slabs read parts of a pixel at different times: where the L2 does not keep the tensors until then, all takes
   // longer.
-  constexpr double kSlabs = 1.5, kKeptBytes = 30e6;
+  constexpr double kSlabs = 1.25, kKeptBytes = 30e6;
   const double factor = c.channels.slabs > 1 && bytes > kKeptBytes ? kSlabs : 1;
-  return kStart + work +
-         factor * std::max((blocks - 1) * (work + kWarp * warps + load / resident), bytes / kDeviceBytes);
+  const double each = std::max(work + kWarp * warps + load / resident, latency / resident);
+  return kStart + std::max(work, latency) + factor * std::max((blocks - 1) * each, bytes / kDeviceBytes);
 }
 
 }  // namespace
