@@ -82,7 +82,7 @@ MmaCut cut_of(const Conv2dProblem& p, const MmaChannels& channels, const MmaTile
 }
 
 /// Cycles of the busiest multiprocessor or of memory, whichever are more. A block takes at least the latency of a
-/// warp's steps and copies, one after the other. The constants are fitted to an H200: half of 440 layers, whose others
+/// warp's steps and copies, one after the other. The constants are fitted to an H200: half of 375 layers, whose others
 /// then take 1.0 times the estimate (standard deviation of the logarithm 0.18; without latencies 1.2 and 0.32).
 double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, int shared_bytes) {
   constexpr double kStart = 4620;        // launch, and the first tile's load and store

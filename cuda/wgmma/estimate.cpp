@@ -88,35 +88,58 @@ struct WgmmaCosts {
   OverlapPowers overlap;
   double own_ring_of_weights;  // factor on all where boxes and weights have no common stages
 };
-constexpr WgmmaCosts kTwoRings{.start = {.of_one_block = 867, .of_two = 867},
-                               .products = {.smallest = 2.64, .of_96 = 1},
-                               .consumers = {.turn = 328, .between_items = 729},
-                               .epilogue = {.chunk = 294, .chunk_f32 = 568, .of_two = 1, .side_by_side = 1},
-                               .exchange = {.start = 376, .bytes = 9.86},
+/// Of windows whose boxes serve many taps. Constants of windows are fitted to every tile of 987 layers; fitted to 597
+/// of them, picks of the other 390 take 1.034 (16 bits) and 1.026 (tf32) of the best tile's time, before
+/// bytes_of_port() 1.044 and 1.050.
+constexpr WgmmaCosts kTwoRings{.start = {.of_one_block = 1270, .of_two = 912},
+                               .products = {.smallest = 2.83, .of_96 = 1},
+                               .consumers = {.turn = 381, .between_items = 831},
+                               .epilogue = {.chunk = 316, .chunk_f32 = 566, .of_two = 1.06, .side_by_side = 1.06},
+                               .exchange = {.start = 386, .bytes = 8.65},
                                .boxes = {.of_one_block = 137, .of_two = 164},
-                               .bandwidth = {.l2 = 69.3, .l2_of_all = 177, .device = 7756, .device_of_two = 1},
-                               .overlap = {.two_blocks = 1.86, .in_turns = 1.26, .side_by_side = 1.28},
-                               .own_ring_of_weights = 1};
-/// Where each step has a box of its own: of 16-bit types, of tf32.
+                               .bandwidth = {.l2 = 54.2, .l2_of_all = 139, .device = 8410, .device_of_two = 1},
+                               .overlap = {.two_blocks = 1.77, .in_turns = 1.29, .side_by_side = 1.3},
+                               .own_ring_of_weights = 0.985};
+/// Of windows where each step has a box of its own: of 16-bit types, of tf32.
 constexpr WgmmaCosts kOfBoxEachStep16{
-    .start = {.of_one_block = 1092, .of_two = 1222},
-    .products = {.smallest = 1.8, .of_96 = 1.07},
-    .consumers = {.turn = 82, .between_items = 445},
-    .epilogue = {.chunk = 339, .chunk_f32 = 0, .of_two = 0.4, .side_by_side = 1.39},
-    .exchange = {.start = 100, .bytes = 7.04},
+    .start = {.of_one_block = 743, .of_two = 1230},
+    .products = {.smallest = 1.52, .of_96 = 1},
+    .consumers = {.turn = 82.5, .between_items = 393},
+    .epilogue = {.chunk = 428, .chunk_f32 = 0, .of_two = 0.349, .side_by_side = 1.37},
+    .exchange = {.start = 98.1, .bytes = 9.12},
     .boxes = {.of_one_block = 137, .of_two = 164},
-    .bandwidth = {.l2 = 92.5, .l2_of_all = 70.8, .device = 2511, .device_of_two = 0.41},
-    .overlap = {.two_blocks = 1.61, .in_turns = 2.46, .side_by_side = 3.05},
+    .bandwidth = {.l2 = 102, .l2_of_all = 59.4, .device = 3020, .device_of_two = 0.42},
+    .overlap = {.two_blocks = 1.99, .in_turns = 1.99, .side_by_side = 3.42},
     .own_ring_of_weights = 1};
-constexpr WgmmaCosts kOfBoxEachStep32{.start = {.of_one_block = 1162, .of_two = 1068},
-                                      .products = {.smallest = 2.01, .of_96 = 1.1},
-                                      .consumers = {.turn = 0, .between_items = 613},
-                                      .epilogue = {.chunk = 0, .chunk_f32 = 568, .of_two = 0.8, .side_by_side = 1.33},
-                                      .exchange = {.start = 206, .bytes = 8.99},
-                                      .boxes = {.of_one_block = 137, .of_two = 164},
-                                      .bandwidth = {.l2 = 93, .l2_of_all = 74.6, .device = 2634, .device_of_two = 1.15},
-                                      .overlap = {.two_blocks = 3.19, .in_turns = 2.32, .side_by_side = 3.06},
-                                      .own_ring_of_weights = 1.03};
+constexpr WgmmaCosts kOfBoxEachStep32{
+    .start = {.of_one_block = 795, .of_two = 1320},
+    .products = {.smallest = 1.76, .of_96 = 1},
+    .consumers = {.turn = 0, .between_items = 605},
+    .epilogue = {.chunk = 0, .chunk_f32 = 694, .of_two = 0.634, .side_by_side = 1.32},
+    .exchange = {.start = 199, .bytes = 12},
+    .boxes = {.of_one_block = 137, .of_two = 164},
+    .bandwidth = {.l2 = 86.6, .l2_of_all = 69.8, .device = 3230, .device_of_two = 1.24},
+    .overlap = {.two_blocks = 2.54, .in_turns = 2.05, .side_by_side = 3.71},
+    .own_ring_of_weights = 1.03};
+/// Of one tap, the same.
+constexpr WgmmaCosts kOfOneTap16{.start = {.of_one_block = 1092, .of_two = 1222},
+                                 .products = {.smallest = 1.8, .of_96 = 1.07},
+                                 .consumers = {.turn = 82, .between_items = 445},
+                                 .epilogue = {.chunk = 339, .chunk_f32 = 0, .of_two = 0.4, .side_by_side = 1.39},
+                                 .exchange = {.start = 100, .bytes = 7.04},
+                                 .boxes = {.of_one_block = 137, .of_two = 164},
+                                 .bandwidth = {.l2 = 92.5, .l2_of_all = 70.8, .device = 2511, .device_of_two = 0.41},
+                                 .overlap = {.two_blocks = 1.61, .in_turns = 2.46, .side_by_side = 3.05},
+                                 .own_ring_of_weights = 1};
+constexpr WgmmaCosts kOfOneTap32{.start = {.of_one_block = 1162, .of_two = 1068},
+                                 .products = {.smallest = 2.01, .of_96 = 1.1},
+                                 .consumers = {.turn = 0, .between_items = 613},
+                                 .epilogue = {.chunk = 0, .chunk_f32 = 568, .of_two = 0.8, .side_by_side = 1.33},
+                                 .exchange = {.start = 206, .bytes = 8.99},
+                                 .boxes = {.of_one_block = 137, .of_two = 164},
+                                 .bandwidth = {.l2 = 93, .l2_of_all = 74.6, .device = 2634, .device_of_two = 1.15},
+                                 .overlap = {.two_blocks = 3.19, .in_turns = 2.32, .side_by_side = 3.06},
+                                 .own_ring_of_weights = 1.03};
 
 /// Cycles that the kernel of blocks with one item each takes less. On 552 layers, 282 of them of no fit, 500 to 1300
 /// pick tiles that take 1.013 to 1.015 of the best one's time; with more a few layers that are bound by memory get it
@@ -132,17 +155,31 @@ double straddling(const Conv2dProblem& p) {
   return bytes % kSector != 0 ? 1.8 : bytes % (2 * kSector) != 0 ? 1.4 : 1;
 }
 
-/// The least cycles of a pixel of a box, where windows have several taps and pixels begin within 64 bytes of each
-/// other's: those of a box of one tap, which may begin anywhere in a row of the image, and of one for all taps. By
-/// every tile of 297 layers on an H200: fitted to 121 of them, picks of the others take 1.044 of the best tile's time
-/// (1.057 without), fitted to the others, those of the 121 take 1.043 (1.062).
-double pixel_cycles(const Conv2dProblem& p, const WgmmaGeometry& g) {
+/// Whether pixels begin within a sector of the L2.
+bool begin_in_sectors(const Conv2dProblem& p, const WgmmaGeometry& g) {
   constexpr std::int64_t kSector = 32;  // bytes
-  constexpr double kOdd = 5.2, kOddSectors = 3, kOddOfAllTaps = 7.4;
-  if (g.steps.parts > 1) return 0;  // its input is a copy of whole sectors
-  const std::int64_t bytes = p.c * static_cast<std::int64_t>(size_of(p.dtype));
-  if (!g.tile.by_tap) return bytes % kSector != 0 ? kOddOfAllTaps : 0;
-  return bytes % kSector != 0 ? kOdd : bytes % (2 * kSector) != 0 ? kOddSectors : 0;
+  // Parts of values are a copy of whole sectors.
+  return g.steps.parts == 1 && p.c * static_cast<std::int64_t>(size_of(p.dtype)) % kSector != 0;
+}
+
+/// What a block loads.
+struct LoadedBytes {
+  double weights, pixels;
+};
+
+/// Bytes that cross the port which two multiprocessors share, and two lines of the L2 for each pixel that lies in two.
+/// They have neighbouring items: what both load, pixels of the same tile or weights of the same channels, crosses once.
+/// Where at most half of the multiprocessors have work, none shares its port.
+double bytes_of_port(const WgmmaGeometry& g, const LoadedBytes& b, bool in_two_lines, int multiprocessors) {
+  const double pixels = b.pixels * (in_two_lines ? 2 : 1);
+  if (std::int64_t{g.grid.items} * g.steps.split <= multiprocessors / 2) return b.weights + pixels;
+  double shared = 0;
+  if (g.steps.split == 1) {
+    const int tiles = g.grid.items / g.grid.channel_tiles;
+    const bool same_pixels = g.grid.channel_tiles > 1 && (!g.grid.pixels_first || tiles == 1);
+    shared = !same_pixels ? (tiles > 1 ? b.weights : 0) : in_two_lines ? 0 : pixels;
+  }
+  return 2 * (b.weights + pixels) - shared;
 }
 
 }  // namespace
@@ -150,9 +187,11 @@ double pixel_cycles(const Conv2dProblem& p, const WgmmaGeometry& g) {
 bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, WgmmaGeometry& g) {
   const bool one_tap = g.steps.boxes.size() == 1 && g.steps.taps.size() == 1;
   const bool each_step_has_a_box = one_tap || g.stages.common;
-  const WgmmaCosts& costs = !each_step_has_a_box    ? kTwoRings
-                            : p.dtype == DType::f32 ? kOfBoxEachStep32
-                                                    : kOfBoxEachStep16;
+  const bool f32 = p.dtype == DType::f32;
+  const WgmmaCosts& costs = !each_step_has_a_box ? kTwoRings
+                            : one_tap            ? (f32 ? kOfOneTap32 : kOfOneTap16)
+                            : f32                ? kOfBoxEachStep32
+                                                 : kOfBoxEachStep16;
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   const int residents = g.grid.one_item ? 1 : wgmma_resident_blocks(g.tile.pixels);
   const int clusters = clusters_at_once(multiprocessors, g.steps.split);
@@ -166,10 +205,16 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
       g.steps.parts > 1 ? g.steps.of_greatest_share() : g.steps.per_item() / static_cast<double>(g.steps.split);
   const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels);
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
-  const double bytes = steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g) +
-                       boxes * g.box.pixels() * kWgmmaPixelBytes * (one_tap ? straddling(p) : 1);
-  const double box = std::max(costs.boxes.of(residents), one_tap ? 0 : g.box.pixels() * pixel_cycles(p, g));
-  const double main = std::max({products, bytes / costs.bandwidth.l2, boxes * box});
+  constexpr double kPortBytes = 119;          // a cycle, of boxes by tap
+  constexpr double kOddPixelOfAllTaps = 7.4;  // the least cycles of a pixel of a box for all taps
+  const bool odd = !one_tap && begin_in_sectors(p, g), by_tap = !one_tap && each_step_has_a_box;
+  const LoadedBytes loaded{.weights = steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g),
+                           .pixels = boxes * g.box.pixels() * kWgmmaPixelBytes * (one_tap ? straddling(p) : 1)};
+  const double port = by_tap ? bytes_of_port(g, loaded, odd, multiprocessors) / kPortBytes : 0;
+  const double bytes = loaded.weights + loaded.pixels * (odd && g.tile.by_tap ? 2 : 1);
+  const double box =
+      std::max(costs.boxes.of(residents), odd && !g.tile.by_tap ? g.box.pixels() * kOddPixelOfAllTaps : 0);
+  const double main = std::max({products, bytes / costs.bandwidth.l2, port, boxes * box});
   const double epilogue = costs.epilogue.of_chunk(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
   const double both = main + epilogue + costs.consumers.between_items;
   const double sent =  // by a consumer

@@ -471,7 +471,7 @@ TEST_CASE("a box with one step shares its stages with the step's weights, a box 
   const Conv2dProblem window = problem(2, 256, 30, 30, 128, 3, 1, 1, 1);
   for (const int pixels : {64, 128, 224}) {
     for (const int common : {0, 1}) {
-      WgmmaOverrides overrides{.pixels = pixels, .row = 8, .common_stages = common};
+      WgmmaOverrides overrides{.pixels = pixels, .row = 8, .common_stages = common, .one_item = 0};
       const auto halo = find_wgmma_geometry(window, kMultiprocessors, kSharedBytes, overrides);
       CHECK(halo.has_value() == (common == 0));
       if (halo) CHECK_FALSE(halo->stages.common);
