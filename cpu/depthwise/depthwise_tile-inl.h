@@ -16,6 +16,7 @@
 
 #include <limits>
 
+#include "cpu/common/fast_copies.h"
 #include "cpu/common/vector-inl.h"
 #include "cpu/depthwise/depthwise_tile.h"
 
@@ -213,7 +214,7 @@ struct DepthwiseTile {
   template <int kTaps>
   static HWY_INLINE void run_of(const T* x, std::int64_t step, const float* weights, Positions inside, Sums& sums) {
     constexpr Positions kAll = (Positions{1} << ((kOutputs - 1) * kStride + kTaps)) - 1;
-    if (inside == kAll) {
+    if (kFastCopies && inside == kAll) {
       multiply_add<kTaps, true>(x, step, weights, inside, sums);
     } else {
       multiply_add<kTaps, false>(x, step, weights, inside, sums);
@@ -391,7 +392,7 @@ struct DepthwiseTile {
       weights += call.weights.step;
       multiply_add_half<kTaps>(
           call, x, weights, inside, [](const T* at) HWY_ATTR { return Pair::odd(at); }, odd);
-    } else if (inside == kAll) {
+    } else if (kFastCopies && inside == kAll) {
       multiply_add_pair<kTaps, true>(call, x, weights, inside, even, odd);
     } else {
       multiply_add_pair<kTaps, false>(call, x, weights, inside, even, odd);

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/common/fast_copies.h"
 #include "cpu/common/output_tile-inl.h"
 #include "cpu/common/pixel_pitch-inl.h"
 #include "cpu/common/vector-inl.h"
@@ -514,7 +515,7 @@ struct Tile {
   static HWY_NOINLINE void run_taps(const TileCall& call) {
     V acc[kAll][kVectors];
     start(call, acc);
-    if (prefetches_output(call) || prefetches_weights(call)) {
+    if (!kFastCopies || prefetches_output(call) || prefetches_weights(call)) {
       reduce_taps<true>(call, acc);
     } else {
       reduce_taps<false>(call, acc);
