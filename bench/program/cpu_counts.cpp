@@ -42,11 +42,6 @@ void explain_no_traffic(CountedWork& work) {
   work.reason = "Q(dram) is 0: its data stay in the caches";
 }
 
-/// What loads and stores moved is Q(l1). Where data stay in the caches, it is the only Q, or the one that counts.
-void add_accesses(CountedWork& work, double bytes) {
-  if (work.bytes.count("dram") > 0 && bytes > 0) work.bytes["l1"] = bytes;
-}
-
 // ---- simulated ------------------------------------------------------------------------------------------------------
 
 CountedWork work_of(const perf::SimulatedWork& simulated) {
@@ -60,8 +55,8 @@ CountedWork work_of(const perf::SimulatedWork& simulated) {
     work.reason = "W: " + flop.reason;
   }
   add_level(work, "dram", simulated.quantities.at(Metric::dram_bytes), calls);
-  explain_no_traffic(work);
   add_accesses(work, simulated.flop.bytes / calls);
+  explain_no_traffic(work);
   return work;
 }
 
@@ -168,6 +163,15 @@ bool counts_something(const CpuCounts& counts) {
 }
 
 }  // namespace
+
+void add_accesses(CountedWork& work, double bytes) {
+  constexpr double kStray = 4096;
+  constexpr double kStrayShare = 1e-3;
+  const auto dram = work.bytes.find("dram");
+  if (dram == work.bytes.end() || bytes <= 0) return;
+  if (dram->second < kStray && dram->second < kStrayShare * bytes) dram->second = 0;
+  work.bytes["l1"] = bytes;
+}
 
 void require_source(CounterMode mode) {
   perf::SourceStatus status;

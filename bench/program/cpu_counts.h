@@ -32,6 +32,10 @@ struct CpuCounts {
   bool interrupted = false;                ///< Ctrl-C came while the program ran for its counts
 };
 
+/// What the loads and stores of a call move is Q(l1). Where data stay in the caches, it is the only Q, or the one that
+/// counts: a few lines of the stack or of code are no traffic of the data, and W over their bytes is no intensity.
+void add_accesses(CountedWork& work, double bytes);
+
 /// Throws Error(unsupported) where the mode names a kind of source that this machine has none of.
 void require_source(CounterMode mode);
 

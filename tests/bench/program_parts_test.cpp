@@ -1,4 +1,5 @@
 // Programs that are not gable's: from records of a session to parts, rows, the record, the table and the page.
+#include "bench/program/cpu_counts.h"
 #include "bench/program/parts.h"
 
 #include <doctest/doctest.h>
@@ -299,6 +300,20 @@ TEST_CASE(
   CHECK(contains(report::svg(merged), "in caches (L1)"));
   document["measurements"].back().erase("called");  // any other row needs the traffic to memory
   CHECK_THROWS(report::merge({document}));
+}
+
+TEST_CASE("a few lines that a region meets in memory are no traffic of its data") {
+  const auto dram = [](double bytes, double accessed) {
+    CountedWork work;
+    work.bytes["dram"] = bytes;
+    add_accesses(work, accessed);
+    CHECK(work.bytes.at("l1") == accessed);
+    return work.bytes.at("dram");
+  };
+  CHECK(dram(64, 3e8) == 0);
+  CHECK(dram(64, 6400) == 64);     // of a short call
+  CHECK(dram(5000, 3e8) == 5000);  // a blocked product reads its data once
+  CHECK(dram(4e6, 4e9) == 4e6);
 }
 
 TEST_CASE("the table has T of parts that are no point, and the rate of those whose data stay in the caches") {
