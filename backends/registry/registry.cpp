@@ -173,22 +173,29 @@ class Registry {
   std::map<std::string, std::shared_ptr<DeviceImpl>> shared_;
 };
 
-/// GABLE_DEVICE replaces `auto`. The options of both are kept, except options of `auto` that mean nothing to a single
-/// device.
-DeviceUri requested(std::string_view text) {
+/// What GABLE_DEVICE names in place of `auto`. The options of both are kept, except options of `auto` that mean nothing
+/// to a single device.
+DeviceUri named_instead(const DeviceUri& uri, const char* variable) {
+  DeviceUri named = parse_device_uri(variable);
+  for (const auto& [option, value] : uri.options) {
+    if (named.backend != "auto" && is_auto_option(option)) continue;
+    const auto [both, added] = named.options.emplace(option, value);
+    if (added || both->second == value) continue;
+    throw Error(ErrorCode::invalid_argument, "says " + option + "=" + both->second + ", but '" + to_string(uri) +
+                                                 "' is asked for: " + option + " contradicts itself; give it once");
+  }
+  return named;
+}
+
+/// use(uri) of the device that is asked for. Where GABLE_DEVICE replaces `auto`, a failure says so: whoever wrote
+/// "auto" does not know the variable's device.
+template <typename Use>
+auto with_requested(std::string_view text, const Use& use) {
   const DeviceUri uri = parse_device_uri(text);
   const char* variable = std::getenv("GABLE_DEVICE");
-  if (uri.backend != "auto" || variable == nullptr || *variable == '\0') return uri;
+  if (uri.backend != "auto" || variable == nullptr || *variable == '\0') return use(uri);
   try {
-    DeviceUri named = parse_device_uri(variable);
-    for (const auto& [option, value] : uri.options) {
-      if (named.backend != "auto" && is_auto_option(option)) continue;
-      const auto [both, added] = named.options.emplace(option, value);
-      if (added || both->second == value) continue;
-      throw Error(ErrorCode::invalid_argument, "says " + option + "=" + both->second + ", but '" + std::string(text) +
-                                                   "' is asked for: " + option + " contradicts itself; give it once");
-    }
-    return named;
+    return use(named_instead(uri, variable));
   } catch (const Error& error) {
     throw Error(error.code(), "GABLE_DEVICE=" + std::string(variable) + ": " + error.what());
   }
@@ -198,10 +205,14 @@ DeviceUri requested(std::string_view text) {
 
 std::vector<DeviceInfo> devices() { return Registry::instance().devices(); }
 
-Device open(std::string_view uri) { return Device(Registry::instance().open(requested(uri))); }
+Device open(std::string_view uri) {
+  return with_requested(uri, [](const DeviceUri& wanted) { return Device(Registry::instance().open(wanted)); });
+}
 
 Ranking choose(const Op& op, Memory memory) {
-  return choose(Registry::instance().shared(requested("auto?memory=" + to_string(memory))), op);
+  const auto device = with_requested("auto?memory=" + to_string(memory),
+                                     [](const DeviceUri& wanted) { return Registry::instance().shared(wanted); });
+  return choose(device, op);
 }
 
 }  // namespace gable

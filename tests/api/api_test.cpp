@@ -581,7 +581,7 @@ TEST_CASE("GABLE_DEVICE stands in for auto alone") {
   setenv("GABLE_DEVICE", "reference?threads=1", 1);
   CHECK(open("auto").info().uri == "reference?threads=1");
   setenv("GABLE_DEVICE", "nosuch", 1);
-  CHECK(contains(message_of([] { open("auto"); }, ErrorCode::unavailable), "nosuch"));
+  CHECK(contains(message_of([] { open("auto"); }, ErrorCode::unavailable), "GABLE_DEVICE=nosuch: device 'nosuch'"));
   CHECK(open("reference").info().backend == "reference");
   setenv("GABLE_DEVICE", "bad:", 1);
   CHECK(contains(message_of([] { open("auto"); }), "GABLE_DEVICE=bad:"));
