@@ -46,6 +46,14 @@ TEST_CASE("bytes by a program's own time, which is sampled, are not said to exce
   CHECK_FALSE(contains(beyond, "%"));
 }
 
+TEST_CASE("advice of wider vectors says what a simulation can run") {
+  ProgramEvidence evidence = busy();
+  evidence.work->instructions = 6e9;
+  const std::vector<Regime> found = findings_of(evidence);
+  REQUIRE(found.size() == 1);
+  CHECK(contains(found[0].advice.at(0), "-march=haswell while W and Q are simulated"));
+}
+
 TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto&) {}) == "latency");
   CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 80; }) == "waiting");

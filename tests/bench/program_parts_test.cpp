@@ -1,5 +1,4 @@
 // Programs that are not gable's: from records of a session to parts, rows, the record, the table and the page.
-#include "bench/program/cpu_counts.h"
 #include "bench/program/parts.h"
 
 #include <doctest/doctest.h>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "bench/measure/judge.h"
+#include "bench/program/cpu_counts.h"
 #include "bench/program/gpu_counts.h"
 #include "bench/program/listening.h"
 #include "bench/record/program_json.h"
