@@ -344,6 +344,10 @@ class Search {
     }
     while (units() < wanted && work_.panels > 2) work_.panels = ceil_div(work_.panels, 2);
     if (!unit_.loads_full_halves) return feed_threads_evenly(whole);
+    // A thread without a unit saves the others nothing. Of many weights, each thread had better read a part.
+    if (weight_bytes() > l1_bytes()) {
+      while (units() < threads_ && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
+    }
     if (b_.input == InputPath::staged || b_.input == InputPath::in_place) cut_panels_first(whole);
   }
 
@@ -461,14 +465,56 @@ class Search {
   /// Cuts the pixels into equal shares, of at least two tiles if the panels then still feed all threads: a thread that
   /// has only one tile reads all weights for it. If there are too few pixels, threads get different panels.
   void feed_threads_panels() {
+    const WorkCut whole = work_;
     const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile) * g_.groups;
     const std::int64_t tile_cycles = work_.panels * (b_.terms.blocks * kStepCycles + kPanelCycles);
     const std::int64_t most = std::max<std::int64_t>(1, tiles * tile_cycles / kMinUnitCycles / threads_);
     const std::int64_t wanted = threads_ * std::min(kUnitsPerThread, most);
     const std::int64_t least_tiles = tiles * work_.panels / 2 >= wanted ? 2 : 1;
     work_.columns = std::min(work_.columns, std::max(least_tiles, ceil_div(tiles, wanted)) * tile);
-    if (units() >= threads_ && panels_share_lines() && weight_bytes() <= l1_bytes() * 2 / 3) return;
-    work_.panels = ceil_div(work_.panels, std::min(work_.panels, ceil_div(wanted, units())));
+    const bool fed = units() >= threads_ && weight_bytes() <= l1_bytes() * 2 / 3;
+    if (!fed || !panels_share_lines()) {
+      work_.panels = ceil_div(work_.panels, std::min(work_.panels, ceil_div(wanted, units())));
+    }
+    if (panels_share_lines() && g_.groups == 1) even_panels(whole);
+  }
+
+  /// Replaces the cut by another one of `whole` if that one is clearly faster. Only where panels share lines: elsewhere
+  /// the cut above is faster than what the model finds.
+  void even_panels(const WorkCut& whole) {
+    constexpr double kClearly = 0.95;
+    const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile);
+    WorkCut best = work_;
+    double least = kClearly * time_of_panels(whole.panels);
+    const std::int64_t most = std::min(ceil_div(whole.columns, tile), 2 * tiles / threads_ + 1);
+    for (std::int64_t of_unit = 1; of_unit <= most; ++of_unit) {
+      work_.columns = std::min(whole.columns, of_unit * tile);
+      for (std::int64_t blocks = 1; blocks <= whole.panels; ++blocks) {
+        work_.panels = ceil_div(whole.panels, blocks);
+        if (units() > 2 * kUnitsPerThread * threads_) break;
+        const double cycles = time_of_panels(whole.panels);
+        if (cycles >= least) continue;
+        best = work_;
+        least = cycles;
+      }
+    }
+    work_ = best;
+  }
+
+  /// Cycles of the busiest thread. A pixel's line that threads with other panels write too goes from core to core.
+  double time_of_panels(std::int64_t all_panels) const {
+    constexpr double kStart = 400, kSharedLine = 20;
+    const std::int64_t tile = 2 * b_.positions, panel_blocks = ceil_div(all_panels, work_.panels);
+    const double shared = panel_blocks > 1 ? kSharedLine : 0;
+    return parallel_time(threads_, ceil_div(g_.columns, work_.columns) * panel_blocks, [&](std::int64_t unit) {
+      const std::int64_t first = unit / panel_blocks * work_.columns;
+      const std::int64_t columns = std::min(work_.columns, g_.columns - first);
+      const std::int64_t panels = std::min(work_.panels, all_panels - unit % panel_blocks * work_.panels);
+      const std::int64_t steps = panels * b_.terms.blocks, tiles = ceil_div(columns, tile);
+      // The first tile waits for the weights.
+      const std::int64_t cycles = tiles * (steps * kStepCycles + panels * kPanelCycles) + steps * kStepCycles / 2;
+      return static_cast<double>(cycles) + kStart + shared * static_cast<double>(columns);
+    });
   }
 
   /// Whether threads that compute different panels of a pixel write to the same cache line of y.

@@ -225,13 +225,15 @@ TEST_CASE("bf16 work units of two threads are even where halving is not") {
   CHECK(parallel_time(2, b.work.count, work_of) < 0.6 * all);
 }
 
-TEST_CASE("bf16 work units of two threads: panels that write to the same cache lines stay together") {
+TEST_CASE("bf16 work units of several threads: panels that write to the same cache lines stay together") {
   const auto panels_of_a_unit = [](std::int64_t lanes) {
     const Conv2dProblem p = bf16_problem(sized({.c = 128, .h = 49, .w = 32, .k = lanes}, 0, 0));
     return blocking_of(p, 1, emulated_unit(), 2).work.panels;
   };
   CHECK(panels_of_a_unit(64) == 1);
   CHECK(panels_of_a_unit(40) == 2);  // 80 bytes a pixel
+  const Conv2dProblem small = bf16_problem(sized({.n = 8, .c = 80, .h = 10, .w = 10, .k = 80}, 0, 0));
+  CHECK(blocking_of(small, 1, emulated_unit(), 12).work.panel_blocks == 1);
 }
 
 TEST_CASE("bf16 work units of several threads: panels are cut before rows where weights exceed L2") {
@@ -253,6 +255,16 @@ TEST_CASE("bf16 work units of several threads: panels are cut before rows where 
   }
   const Conv2dProblem few = bf16_problem(same_padded({.c = 64, .h = 13, .w = 13, .k = 64, .r = 3, .s = 3}));
   CHECK(blocking_of(few, 1, unit, kThreads).work.row_blocks > 1);
+}
+
+TEST_CASE("bf16 work units of several threads: a small image of many channels has a panel for each thread") {
+  const auto panels_of_a_unit = [](std::int64_t channels, int threads) {
+    const Conv2dProblem p = bf16_problem(same_padded({.c = channels, .h = 4, .w = 4, .k = 64, .r = 3, .s = 3}));
+    return blocking_of(p, 1, emulated_unit(), threads).work.panels;
+  };
+  CHECK(panels_of_a_unit(288, 12) == 1);
+  CHECK(panels_of_a_unit(288, 1) == 2);
+  CHECK(panels_of_a_unit(16, 12) == 2);  // L1 keeps all weights
 }
 
 TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's input, and to zero in padding") {

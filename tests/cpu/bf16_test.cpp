@@ -592,6 +592,9 @@ TEST_CASE("bf16: many threads and units of few panels give the same result") {
   std::mt19937 random(15);
   check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 200, .r = 3, .s = 3}), random, 8);
   check_everywhere(same_padded({.n = 3, .c = 32, .h = 20, .w = 300, .k = 32, .r = 3, .s = 3}), random, 3);
+  for (const std::int64_t k : {72, 232})
+    check_everywhere(sized({.n = 3, .c = 40, .h = 10, .w = 9, .k = k}, 0, 0), random, 12);
+  check_everywhere(same_padded({.c = 288, .h = 5, .w = 4, .k = 104, .r = 3, .s = 3, .bias = true}), random, 12);
 }
 
 TEST_CASE("bf16: work units that share a thread's strip, which each run stages anew") {
