@@ -28,7 +28,8 @@ constexpr double kGroupPixel = 4.5,
 constexpr double kStorePairs = 0.75;    // to store 16 lanes of an output
 // Factors on a product of half a vector, over its share of a whole vector: on cores that halve vectors, and on others,
 // where loads are the limit.
-constexpr double kHalfVectorProduct = 1.2, kHalfOfWholeVectors = 1.6;
+constexpr double kHalfVectorProduct = 1.2, kHalfOfWholeVectors = 1.75;
+constexpr double kHalfTile = 0.5;  // of a tile's costs, where its lanes are half a vector on such cores
 // All of a unit that loads pairs, over what the costs above say, on cores that do not halve vectors: rows that are not
 // folded, more outputs than half a vector.
 constexpr double kPairsOfWholeVectors = 1 / 1.3;
@@ -77,9 +78,11 @@ double storing_cycles(const bf16::Blocking& b, const Bf16Unit& unit, double pane
   return positions * static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) * kStorePairs;
 }
 
-/// Positions of a half by which tiles are counted: the costs were fitted to halves of two vectors.
+/// Positions of a half by which tiles are counted: the costs were fitted to halves of two vectors. Those of one vector
+/// take as long where they have few products, in 1x1 on cores that do not halve vectors.
 std::int64_t counted_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
-  return std::min(b.positions, unit.positions);
+  const bool whole = core_kind(bf16::kVector) == CoreKind::whole_512;
+  return whole && b.terms.tap_count() == 1 ? b.positions : std::min(b.positions, unit.positions);
 }
 
 /// What tiles cost besides their products.
@@ -127,8 +130,9 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
   const bool half = !unit.loads_full_halves && g.group_k <= vector;
   const double halved = !half ? 1 : whole ? kHalfOfWholeVectors : kHalfVectorProduct;
   const double share = whole && !half && !unit.loads_full_halves && g.groups == 1 ? kPairsOfWholeVectors : 1;
+  const double tile = half && whole ? kHalfTile : 1;
   return share * (steps * std::max(positions * unit.costs.position * halved, tiles * unit.costs.weights) +
-                  staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit));
+                  staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile * tile_cycles(b, unit));
 }
 
 }  // namespace
