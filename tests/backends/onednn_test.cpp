@@ -140,6 +140,16 @@ TEST_CASE("what is left to a gemm is predicted to be slow") {
   CHECK(predicted(groups) < 2 * fours);
 }
 
+TEST_CASE("a result of 8 MB that is reordered is predicted to take longer than a smaller one") {
+  if (!missing().empty()) return;
+  const auto predicted = [](std::int64_t side, Layout layout) {
+    const Conv2d conv{.input = {1, 8, side, side}, .weights = {16, 8, 1, 1}, .layout = layout};
+    return choose(open("onednn"), conv).first()->predicted.value();
+  };
+  CHECK(predicted(354, Layout::nchw) > 1.4 * predicted(353, Layout::nchw));
+  CHECK(predicted(354, Layout::nhwc) < 1.1 * predicted(353, Layout::nhwc));
+}
+
 TEST_CASE("auto's quick answer, which asks oneDNN once for a kind of op, is the answer of oneDNN") {
   const Device device = open("onednn?threads=1"), automatic = open("auto?only=onednn&threads=1");
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
