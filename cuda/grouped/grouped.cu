@@ -277,8 +277,10 @@ class GroupedPlan final : public PackedOrderPlan {
         cut_(cut),
         kernel_(kernel_of(p, cut.slab)),
         overlaps_(pays_to_overlap(cut.blocks, seconds_of(cut), device)) {
+    // The most that any plan may take, since the attribute is the kernel's.
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_),
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize, cut_.shared_bytes()));
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(device.sharedMemPerBlockOptin)));
   }
 
   Conv2dDescription description() const override;

@@ -540,6 +540,23 @@ void check_groups(const Device& device, DType dtype, Math math, std::int64_t mos
   }
 }
 
+TEST_CASE("a plan of groups runs after a smaller one of the same kernel was made") {
+  for (const auto& [kernel, dtype] : {std::pair{"grouped", DType::f32}, {"grouped_mma", DType::bf16}}) {
+    if (!has_kernel(kernel)) continue;
+    const Device device = open(std::string("cuda:0?kernel=") + kernel);
+    Conv2d large = grouped({42, 2, 2}, 3, 149, dtype, Math::strict);
+    large.input[0] = 10;
+    const Plan plan = device.plan(large);
+    Bench bench(device, plan, make_operands(large));
+    for (const std::int64_t h : {4, 8, 13, 40}) {
+      Conv2d small = large;
+      small.input = {1, 84, h, h};
+      device.plan(small);
+    }
+    CHECK_NOTHROW(bench.run());
+  }
+}
+
 TEST_CASE("grouped computes groups of any width, stride and layout") {
   if (!has_kernel("grouped")) return;
   // The weights of wider groups leave no shared memory for input.
