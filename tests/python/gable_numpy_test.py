@@ -202,6 +202,11 @@ def test_layers_can_be_copied_and_pickled():
         np.testing.assert_array_equal(copied[1](copied[0](x).mean((2, 3))), y)
 
 
+def test_failures_can_be_pickled():
+    error = pickle.loads(pickle.dumps(gable.Error("unsupported", "what it says")))
+    assert error.code == "unsupported" and str(error) == "what it says"
+
+
 def test_out_is_written_and_checked():
     conv = gable.Conv2d(values(4, 2, 1, 1))
     x, out = values(1, 2, 3, 3), np.zeros((1, 4, 3, 3), np.float32)

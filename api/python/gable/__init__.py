@@ -44,6 +44,9 @@ class Error(Exception):
         super().__init__(message)
         self.code = code
 
+    def __reduce__(self) -> tuple:
+        return Error, (self.code, str(self))  # multiprocessing hands failures over by pickle
+
 
 def _wrong(message: str) -> Error:
     return Error("invalid_argument", message)
