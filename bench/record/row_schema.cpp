@@ -208,6 +208,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_device_kind(check, entry, at);
   const bool on_gpu = device_kind_of(entry) == DeviceKind::gpu;
   check.count({entry, at, "threads", on_gpu ? Presence::optional : Presence::required});
+  check.count({entry, at, "used_threads", Presence::optional});
   check_arithmetic(check, entry, at);
 
   const json* seconds = check_time(check, entry, at);

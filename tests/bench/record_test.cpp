@@ -38,6 +38,7 @@ Row full_row() {
                .device_name = "an accelerator",
                .kernel = "wgmma",
                .threads = 4,
+               .used_threads = 1,
                .fused = true,
                .cache = "cold",
                .arithmetic = {.dtype = "bf16", .products = 3}};
@@ -119,7 +120,7 @@ TEST_CASE("a row comes back from its record with every field") {
   CHECK(row.energy->updates == 20);
   CHECK(row.instructions->levels.at("global").transactions == 4e5);
   CHECK(document["measurements"][0]["energy"]["gflop_per_joule"] == doctest::Approx(row.work.value / 0.4e9));
-  CHECK(document["measurements"][0].size() == 40);  // fields: one that the writer forgets would be missing
+  CHECK(document["measurements"][0].size() == 41);  // fields: one that the writer forgets would be missing
 }
 
 TEST_CASE("the facts of a machine are words for people: units, and lists without punctuation") {

@@ -98,6 +98,8 @@ TEST_CASE("schema: a number that nothing measures is a violation with its field,
         }).ends_with("1e+300; a number from 1e-18 to 1e+30"));
   CHECK(violation_after([](json& s) { s["machine"]["threads"] = 4294967297; }) ==
         "/machine/threads: 4294967297; an integer from 1 to 2147483647");
+  CHECK(violation_after([](json& s) { s["measurements"][0]["used_threads"] = 0; }) ==
+        "/measurements/0/used_threads: 0; an integer from 1 to 2147483647, or null");
 }
 
 namespace {
