@@ -363,15 +363,12 @@ class RunLoop {
   void multiply_masked(const HalfRun& run, bool last) {
     Taps& taps = loop_.queue().tile().taps;
     BorderMasks masks[kMaxKernelColumns];
-    TapRange read{0, 0};  // the kernel columns that some position reads
+    const TapRange read = columns_read(run);
     taps.border_is_outermost = true;
-    for (std::int64_t tap = 0; tap < b_.terms.tap_columns; ++tap) {
+    for (std::int64_t tap = read.begin; tap < read.end; ++tap) {
       const TapRange inside = positions_inside(run, tap);
-      if (inside.begin == inside.end) continue;
-      if (read.end == 0) read.begin = tap;
       masks[tap - read.begin] = masks_of(inside, run.positions);
       if (inside.begin > 1 || inside.end < run.positions - 1) taps.border_is_outermost = false;
-      read.end = tap + 1;
     }
     if (read.end - read.begin < b_.terms.tap_columns) set_columns(run, read);
     taps.border = masks;
@@ -379,6 +376,18 @@ class RunLoop {
     multiply_run(run, last);
     taps.border = nullptr;
     taps.run = 0;
+  }
+  /// From the first to the last kernel column that some position reads. No position reads some of those between where
+  /// the image is narrower than the stride.
+  TapRange columns_read(const HalfRun& run) const {
+    const auto is_read = [&](std::int64_t tap) {
+      const TapRange inside = positions_inside(run, tap);
+      return inside.begin < inside.end;
+    };
+    TapRange read{0, b_.terms.tap_columns};
+    while (read.end > 0 && !is_read(read.end - 1)) --read.end;
+    while (read.begin < read.end && !is_read(read.begin)) ++read.begin;
+    return read;
   }
   static BorderMasks masks_of(const TapRange& inside, std::int64_t positions) {
     BorderMasks masks{};

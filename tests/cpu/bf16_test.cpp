@@ -212,6 +212,19 @@ TEST_CASE("bf16: halves of several short rows, in a strip and in the image, and 
       check_runs(window(5, 2), random);
     }
   }
+  // An image narrower than the stride: kernel columns that no output reads lie between others.
+  for (const std::int64_t height : {5, 12}) {
+    Conv2dProblem p{.n = 2, .c = 36, .h = height, .w = 1, .k = 24, .r = 3, .s = 5, .bias = true};
+    p.pad_top = 1;
+    p.pad_left = 4;
+    p.stride_w = 2;
+    check_runs(sized(p, 1, 4), random);
+    p.w = 2;
+    p.s = 7;
+    p.pad_left = 6;
+    p.stride_w = 3;
+    check_runs(sized(p, 1, 6), random);
+  }
   // Sums in rounds of weights, and rows whose halves have masks on one side.
   check_runs(same_padded({.c = 1280, .h = 9, .w = 5, .k = 70, .r = 3, .s = 3}), random);
   check_runs(same_padded({.n = 2, .c = 34, .h = 19, .w = 64, .k = 24, .r = 5, .s = 5, .bias = true}), random, 2);
