@@ -232,7 +232,8 @@ std::vector<std::string> RowCounters::summary() const {
                                   perf::to_string(source->provenance()), passed, checks.size(),
                                   kept ? ", as measured by an earlier command" : ""));
     }
-    for (const std::string& word : source->words()) lines.push_back("  " + word);
+    for (const std::string& word : source->words())  // what is wrong with the folder concerns all sources
+      if (std::find(lines.begin(), lines.end(), "  " + word) == lines.end()) lines.push_back("  " + word);
   }
   return lines;
 }

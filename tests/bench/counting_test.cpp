@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <memory>
@@ -149,6 +150,21 @@ TEST_CASE("auto takes each quantity from the best source that has it, and the ro
   CHECK(row.record["gflops"].get<double>() == doctest::Approx(20000 / 1e-3 / 1e9));
   check_is_valid(row.counted);
   CHECK(counters.entry()->sources.at(0).checks.at(0).passed);
+}
+
+TEST_CASE("what is wrong with the folder of calibrations is said once, not for each source") {
+  const char* const before = std::getenv("GABLE_CACHE");
+  const std::string value = before == nullptr ? "" : before;
+  setenv("GABLE_CACHE", "relative", 1);
+  const RowCounters counters(CounterMode::automatic,
+                             sources_of(FakeSource("pmu", Provenance::counter, {{Metric::flop, 20000}}),
+                                        FakeSource("cachesim", Provenance::simulated, {{Metric::flop, 1}})),
+                             60, perf::CalibrationCache::of_user());
+  before == nullptr ? unsetenv("GABLE_CACHE") : setenv("GABLE_CACHE", value.c_str(), 1);
+  const std::vector<std::string> lines = counters.summary();
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return line.find("GABLE_CACHE=relative") != std::string::npos;
+        }) == 1);
 }
 
 TEST_CASE("a mode takes only its own kind of source") {
