@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -19,9 +20,11 @@ namespace {
 
 using DevicePointer = std::shared_ptr<DeviceImpl>;
 
-constexpr double kMargin = 1.03;  // predicted speed-up over a preferred device that is needed to replace it
-constexpr double kDoubt = 1.005;  // measured speed-up over the predicted choice that is needed to replace it
-constexpr double kCheap = 1e-3;   // predicted seconds: a run of less is worth it for the first kernel of any device
+constexpr double kMargin = 1.03;    // predicted speed-up over a preferred device that is needed to replace it
+constexpr double kDoubt = 1.005;    // measured speed-up over the predicted choice that is needed to replace it
+constexpr double kCheap = 1e-3;     // predicted seconds: a run of less is worth it for the first kernel of any device
+constexpr double kTripInReach = 3;  // trip over predicted time of the host: beyond, no estimate changes the choice
+constexpr double kUsualEstimate = 1.2;  // estimate over predicted time: up to here, the predicted time holds
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DeviceInfo auto_info(const std::string& uri, const DeviceInfo& first) {
@@ -45,6 +48,32 @@ struct Ranked {
   bool staged = false;
   std::optional<double> seconds{};
 };
+
+/// How many times as long as predicted all devices of the host will take an op, by the estimate of the first kernel.
+/// Where it is longer than the fitted time, all of them are slower: the mean of both logarithms is closer to the truth.
+double slowness_by_estimate(const Ranked& host, const Op& op) {
+  const std::vector<KernelOffer> offers = host.device->quick_offers(op);
+  if (offers.empty() || !offers.front().seconds) return 1;
+  return std::sqrt(std::max(1.0, *offers.front().seconds / (kUsualEstimate * *host.seconds)));
+}
+
+/// Makes the predicted times of devices in the tensors' memory longer where that may make a trip to another memory the
+/// choice. Among themselves they keep their order. `all` is in order of preference.
+void weigh_trips(const Op& op, std::vector<Ranked>& all) {
+  double here = kNever, trip = kNever;
+  const Ranked* preferred = nullptr;
+  for (const Ranked& one : all) {
+    if (!one.seconds) continue;
+    if (!one.staged && preferred == nullptr) preferred = &one;
+    double& least = one.staged ? trip : here;
+    least = std::min(least, *one.seconds);
+  }
+  if (preferred == nullptr || trip > kTripInReach * here || kMargin * trip < here) return;
+  const double slowness = slowness_by_estimate(*preferred, op);
+  for (Ranked& one : all) {
+    if (one.seconds && !one.staged) *one.seconds *= slowness;
+  }
+}
 
 /// The owner of tensors in host memory, for candidates that all have another memory.
 class HostMemory final : public DeviceImpl {
@@ -212,6 +241,7 @@ class AutoDevice final : public DeviceImpl {
       if (one.staged && !seconds) seconds = kNever;  // without a model nothing says that the copies pay
       all.push_back({one.device, one.staged, seconds});
     }
+    weigh_trips(op, all);
     const auto known = [](const Ranked& one) { return one.seconds.has_value(); };
     const auto begin = std::find_if(all.begin(), all.end(), known);
     if (begin == all.end()) return all;

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -96,6 +97,36 @@ TEST_CASE("with host tensors a device of its own memory counts its copies, so th
   CHECK(plan.device_uri() == "choose_gpu");
   CHECK(contains(plan.explain(), "predicted (copies 928 us); choose_host 4.19 ms predicted"));
   check_sum(plan, many);
+}
+
+TEST_CASE("a host whose kernel estimates more than is predicted loses to a trip, if the trip is in reach") {
+  const auto check_first = [](const char* uri, std::int64_t elements, double estimate, const char* device,
+                              double seconds) {
+    setenv("GABLE_TEST_ESTIMATE", std::to_string(estimate).c_str(), 1);
+    const Ranking ranking = choose(open(uri), add(elements));
+    unsetenv("GABLE_TEST_ESTIMATE");
+    REQUIRE(ranking.first() != nullptr);
+    CHECK(ranking.first()->device == device);
+    CHECK(ranking.first()->predicted.value() == doctest::Approx(seconds));
+  };
+  const double trip = 1e-6 + 3 * (8e-6 + 32e3 / 11.2e9);  // 33.6 us; 32 on the host
+  check_first(kBoth, 8000, 1.2, "choose_host", 32e-6);
+  check_first(kBoth, 8000, 1.25, "choose_host", std::sqrt(1.25 / 1.2) * 32e-6);
+  check_first(kBoth, 8000, 1.5, "choose_gpu", trip);
+  check_first("auto?only=choose_host", 8000, 1.5, "choose_host", 32e-6);
+  check_first(kBoth, 2000, 100, "choose_host", 8e-6);  // 27.1 us on the other
+}
+
+TEST_CASE("a host's preferred device speaks for all of them") {
+  setenv("GABLE_TEST_ESTIMATE", "4.8", 1);
+  const Ranking ranking = choose(open("auto?only=choose_gpu,choose_host,choose_slow&memory=host"), add(32000));
+  unsetenv("GABLE_TEST_ESTIMATE");
+  // 64 us, twice the 32 of choose_slow alone, against 59.
+  REQUIRE(ranking.first() != nullptr);
+  CHECK(ranking.first()->device == "choose_gpu");
+  for (const Candidate& one : ranking.candidates) {
+    if (one.device == "choose_slow") CHECK(one.predicted.value() == doctest::Approx(64e-6));
+  }
 }
 
 TEST_CASE("times and errors are the same text in a program whose locale writes 1,5") {

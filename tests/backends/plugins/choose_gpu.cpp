@@ -3,8 +3,7 @@
 //                 on the host; of a second kernel it says no time. It refuses to copy to a memory that is not cuda:7.
 //                 It is gone while GABLE_TEST_GONE is set
 //   choose_host   host memory; 4 ns an element predicted; two kernels, of which the second is the faster in truth and
-//   is
-//                 searched for
+//                 is searched for; the first estimates GABLE_TEST_ESTIMATE times what is predicted, nothing without it
 //   choose_slow   host memory; 1 ns an element predicted. Like a vendor's library, it must be asked whether it can
 //                 add: it can't add an odd number of elements
 #include <chrono>
@@ -77,9 +76,12 @@ class ChooseDevice final : public DeviceImpl {
       details.program = "the best";
       return std::make_unique<TimedAdd>(op, std::move(details), std::chrono::microseconds(0));
     };
-    return {offer("slow", 300), quick, {"broken", "", []() -> std::unique_ptr<PlanImpl> {
-                                          throw Error(ErrorCode::out_of_memory, "no memory at all");
-                                        }}};
+    KernelOffer slow = offer("slow", 300);
+    if (const char* times = std::getenv("GABLE_TEST_ESTIMATE"))
+      slow.seconds = std::atof(times) * *predicted_seconds(op);
+    return {slow, quick, {"broken", "", []() -> std::unique_ptr<PlanImpl> {
+                            throw Error(ErrorCode::out_of_memory, "no memory at all");
+                          }}};
   }
 
   std::vector<KernelOffer> quick_offers(const Op& op) const override {
