@@ -87,7 +87,11 @@ std::string surplus_word(const CLI::App& app, int own_words, const char* const* 
   std::string first = surplus.empty() ? "" : surplus.back();  // where CLI11 cut the word
   for (int i = own_words - 1; i > 0; --i)
     if (std::find(surplus.begin(), surplus.end(), argv[i]) != surplus.end()) first = argv[i];
-  const std::string command = app.get_subcommands().empty() ? "gable" : "gable " + app.get_subcommands()[0]->get_name();
+  std::string command = "gable";
+  for (const CLI::App* inner = &app; !inner->get_subcommands().empty();) {
+    inner = inner->get_subcommands()[0];
+    command += " " + inner->get_name();
+  }
   return fmt::format("{} does not take '{}'; '{} --help' lists what it takes{}", command, first, command,
                      first.starts_with("--csv") ? ", and 'gable plot STUDY.json --out DIR' writes DIR/study.csv" : "");
 }

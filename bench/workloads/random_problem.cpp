@@ -63,6 +63,14 @@ void set_groups(Draw& draw, Conv2d& conv, std::int64_t images, Extent image, Ext
   conv.weights = {groups * out, in, window.h, window.w};
 }
 
+/// One or two rows or columns, with any padding beside them: a kernel's tap between two that read the image may read
+/// padding alone.
+void narrow_image(Draw& draw, Conv2d& conv) {
+  const std::int64_t h = (conv.weights[2] - 1) * conv.dilation.h, w = (conv.weights[3] - 1) * conv.dilation.w;
+  conv.input[draw.chance(50) ? 2 : 3] = draw.between(1, 2);
+  conv.padding = {draw.between(0, h), draw.between(0, w), draw.between(0, h), draw.between(0, w)};
+}
+
 Conv2d convolution(Draw& draw) {
   Conv2d conv;
   const std::int64_t square = draw.any_of(std::array<std::int64_t, 7>{1, 1, 3, 3, 3, 5, 7});
@@ -72,7 +80,7 @@ Conv2d convolution(Draw& draw) {
   if (draw.chance(20)) conv.dilation = {draw.between(1, 3), draw.between(1, 3)};
   if (draw.chance(50)) {
     const std::int64_t h = window.h / 2 * conv.dilation.h, w = window.w / 2 * conv.dilation.w;
-    conv.padding = {h, h, w, w};
+    conv.padding = {h, w};
   } else if (draw.chance(50)) {
     conv.padding = {draw.between(0, 3), draw.between(0, 3), draw.between(0, 3), draw.between(0, 3)};
   }
@@ -88,6 +96,7 @@ Conv2d convolution(Draw& draw) {
                                  ? PoolWindow(2, 2)
                                  : PoolWindow({side, draw.between(1, 3)}, {draw.between(1, 3), draw.between(1, 3)});
   }
+  if (draw.chance(10)) narrow_image(draw, conv);
   return conv;
 }
 

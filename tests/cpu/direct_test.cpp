@@ -325,6 +325,7 @@ TEST_CASE("conv2d: threads that small images would leave without a unit get outp
     const Conv2dBlocking one = choose_blocking(p, conv2d_kernels(*target), 1);
     const Conv2dBlocking eight = choose_blocking(p, conv2d_kernels(*target), 8);
     CHECK(one.unit_lanes == 128);
+    CHECK(eight.unit_lanes < 128);
     CHECK(eight.units.count() >= std::min<std::int64_t>(8, 128 / std::max<std::int64_t>(16, eight.tile.panel_lanes)));
   }
 }

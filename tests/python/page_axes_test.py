@@ -55,7 +55,7 @@ def test_energy_has_axes_of_its_own_with_roofs_in_flop_a_joule(page):
     for index in (1, 5, 9):
         row = rows[index]
         assert y_of(place(one, index)[1]) == pytest.approx(row["W"]["flop"] / row["energy"]["joules"], rel=0.02)
-    assert "1 rows have no energy" in one.text(".note")
+    assert "1 row has no energy" in one.text(".note")
     hover(one, 1)
     assert "300 W, nvml, idle power included" in one.text(".card") and one.count(".hover .used") == 0
     # The address follows a little later.
