@@ -81,17 +81,23 @@ std::string unknown_command(const CLI::App& app, int own_words, const char* cons
   return fmt::format("unknown command '{}'; known are {}", argv[1], known);
 }
 
+/// `gable run conv2d`, say: the innermost command that was called.
+std::string called_command(const CLI::App& app) {
+  std::string name = "gable";
+  for (const CLI::App* inner = &app; !inner->get_subcommands().empty();) {
+    inner = inner->get_subcommands()[0];
+    name += " " + inner->get_name();
+  }
+  return name;
+}
+
 /// The first word that the command has no use for, with where its help is. Options come before what follows them.
 std::string surplus_word(const CLI::App& app, int own_words, const char* const* argv) {
   const std::vector<std::string> surplus = app.remaining(true);
   std::string first = surplus.empty() ? "" : surplus.back();  // where CLI11 cut the word
   for (int i = own_words - 1; i > 0; --i)
     if (std::find(surplus.begin(), surplus.end(), argv[i]) != surplus.end()) first = argv[i];
-  std::string command = "gable";
-  for (const CLI::App* inner = &app; !inner->get_subcommands().empty();) {
-    inner = inner->get_subcommands()[0];
-    command += " " + inner->get_name();
-  }
+  const std::string command = called_command(app);
   return fmt::format("{} does not take '{}'; '{} --help' lists what it takes{}", command, first, command,
                      first.starts_with("--csv") ? ", and 'gable plot STUDY.json --out DIR' writes DIR/study.csv" : "");
 }
@@ -148,11 +154,13 @@ int parse_and_run(int argc, const char* const* argv) {
   } catch (const CLI::ExtrasError&) {
     return complain(surplus_word(app, own_words, argv), kBadInput);
   } catch (const CLI::ParseError& error) {
-    const bool asked_for = app.exit(error) == 0;  // help or version
+    if (error.get_exit_code() != 0)
+      return complain(fmt::format("{}; '{} --help' lists what it takes", error.what(), called_command(app)), kBadInput);
+    app.exit(error);  // help or version
     errno = 0;
-    if (asked_for && !std::cout.flush() && errno == EPIPE) return kSignalled + SIGPIPE;
-    if (asked_for && !std::cout) return complain("standard output: the text can't be written", kFailure);
-    return asked_for ? kDone : kBadInput;
+    if (!std::cout.flush() && errno == EPIPE) return kSignalled + SIGPIPE;
+    if (!std::cout) return complain("standard output: the text can't be written", kFailure);
+    return kDone;
   }
   if (own_words < argc) {
     if (!app.got_subcommand("measure") && !app.got_subcommand("roofline"))

@@ -296,8 +296,11 @@ TEST_CASE("a word that a command does not take is named, and where its help is")
   CHECK(contains(result.err, "gable plot STUDY.json --out DIR"));
   CHECK(contains(run_command(folder, "diff a.json b.json c.json --same 0.1").err, "'c.json'"));
   CHECK(contains(run_command(folder, "list --suite study --frob=3").err, "'--frob=3'"));
-  CHECK(contains(run_command(folder, "run conv2d --problem mb1ic3ih8oc4oh8kh3ph1 --frob").err,
-                 "'gable run conv2d --help' lists what it takes"));
+  const std::string nested = "run conv2d --problem mb1ic3ih8oc4oh8kh3ph1";
+  CHECK(contains(run_command(folder, nested + " --output y.npy --frob").err,
+                 "gable run conv2d does not take '--frob'; 'gable run conv2d --help' lists what it takes"));
+  CHECK(contains(run_command(folder, nested).err,
+                 "gable: --output is required; 'gable run conv2d --help' lists what it takes"));
 }
 
 TEST_CASE("a refusal of many kernels is one line") {
