@@ -7,9 +7,11 @@
 #include "onednn_shape_fits_wide.h"
 #include "primitive_plan.h"
 #include "recipe.h"
+#include "shared_lines.h"
 #include "version.h"
 
 #include "backends/threads.h"
+#include "common/bf16_units.h"
 
 #include <gable/backend.h>
 #include <gable/error.h>
@@ -169,6 +171,11 @@ bool reorders_a_large_result(const Op& op) {
   return static_cast<double>(conv_output_shape(*c).elements()) * static_cast<double>(size_of(c->dtype)) >= kLargeResult;
 }
 
+double lines_between_threads(const Op& op, int threads) {
+  const auto* const c = std::get_if<Conv2d>(&op);
+  return c == nullptr ? 0 : shared_line_seconds(*c, threads, amx_state() == AmxState::usable);
+}
+
 class OnednnDevice final : public DeviceImpl {
  public:
   OnednnDevice(DeviceInfo info, std::vector<std::string> allowed, int threads)
@@ -197,7 +204,8 @@ class OnednnDevice final : public DeviceImpl {
   std::optional<double> predicted_seconds(const Op& op) const override {
     const double reorder = reorders_a_large_result(op) ? kLargeReorder : 1;
     return reorder * slowness_without_brgemm(op) *
-           modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsWide, kOnednnShapeFitsAmx});
+               modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsWide, kOnednnShapeFitsAmx}) +
+           lines_between_threads(op, threads_);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "backends/onednn/onednn_shape_fits.h"
 #include "backends/onednn/onednn_shape_fits_amx.h"
 #include "backends/onednn/onednn_shape_fits_wide.h"
+#include "backends/onednn/shared_lines.h"
 #include "common/bf16_units.h"
 
 using namespace gable;
@@ -165,6 +166,34 @@ TEST_CASE("shape model: groups are told apart by whole blocks of channels") {
   CHECK(found(2, 4, 12, kParts) == doctest::Approx(1));
   CHECK(found(2, 16, 16, kParts) == doctest::Approx(0));
   CHECK(found(16, 1, 4, kParts) == doctest::Approx(0));
+}
+
+TEST_CASE(
+    "shape model: oneDNN's threads that take a group each share lines of a pixel, unless groups are whole lines") {
+  const auto shares = [](std::int64_t out, std::int64_t groups = 2, int threads = 2, bool amx = false) {
+    const Conv2d c{.input = {1, 4 * groups, 70, 70},
+                   .weights = {out * groups, 4, 1, 1},
+                   .groups = groups,
+                   .dtype = DType::bf16,
+                   .layout = Layout::nhwc};
+    return onednn::threads_share_lines(c, threads, amx);
+  };
+  for (const std::int64_t out : {16, 20, 24, 40, 48}) CHECK(shares(out));
+  for (const std::int64_t out : {8, 32, 64}) CHECK_FALSE(shares(out));
+  CHECK_FALSE(shares(16, 2, 1));
+  CHECK_FALSE(shares(16, 3));
+  CHECK_FALSE(shares(16, 4));
+  CHECK_FALSE(shares(16, 2, 2, true));
+
+  Conv2d c{.input = {1, 8, 70, 70}, .weights = {32, 4, 1, 1}, .groups = 2, .dtype = DType::bf16};
+  CHECK(onednn::shared_line_seconds(c, 2, false) == 0);  // NCHW
+  c.layout = Layout::nhwc;
+  CHECK(onednn::shared_line_seconds(c, 2, false) == doctest::Approx(49e-6));
+  c.weights = {32, 4, 3, 3};
+  CHECK(onednn::shared_line_seconds(c, 2, false) == 0);
+  c.weights = {32, 4, 1, 1};
+  c.dtype = DType::f32;
+  CHECK(onednn::shared_line_seconds(c, 2, false) == 0);
 }
 
 TEST_CASE("shape model: the speed of this machine's cores is measured, but for those with AMX") {
