@@ -159,9 +159,9 @@ double slowness_without_brgemm(const Op& op) {
   return is_left_to_gemm(*c) ? kGemm : 1;
 }
 
-/// In NCHW oneDNN writes a result in blocks of channels or NHWC and then reorders it. Beyond 8 MB no cache of a core
-/// holds it in between: `cpu` was faster on each of 191 such layers of networks and random ones, on one to four threads
-/// of a Xeon with AMX and a Zen 5, by 1.08 to 15 times, where the model has 0.95 and more.
+/// In NCHW oneDNN writes a result in blocks of channels or NHWC and then reorders it. From 8 MB on, no cache of a core
+/// holds it in between. On each of 191 such layers (networks and random ones, one to four threads of a Xeon with AMX
+/// and a Zen 5) oneDNN took 1.08 to 15 times as long as `cpu`, where laws without this factor predict at least 0.95.
 constexpr double kLargeReorder = 1.5;
 constexpr double kLargeResult = 8e6;  // bytes
 

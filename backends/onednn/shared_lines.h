@@ -1,9 +1,10 @@
 // Cache lines of a result that two of oneDNN's threads write.
 //
-// Without AMX, bf16 in groups of at most 16 input channels goes to oneDNN's jit kernel, which cuts work by groups
-// first, from 16 output channels on: as many threads as groups take one group each and go down the image side by side.
+// Without AMX, oneDNN's jit kernel takes bf16 in groups of at most 16 input channels. From 16 output channels a group
+// on, it cuts work by groups first: as many threads as groups take one group each and go down the image side by side.
 // In NHWC, where a group's channels of a pixel are not whole cache lines, two threads then write one line of each pixel
-// at the same time, and it goes from core to core.
+// at the same time, and it goes from core to core. Measured on two threads of a Zen 5 with two groups alone; more
+// threads with as many groups, and other CPUs without AMX, are predicted alike.
 #pragma once
 
 #include <gable/ops.h>
@@ -12,7 +13,7 @@
 
 namespace gable::onednn {
 
-/// Whether such a layer waits for these lines. Larger windows compute longer than a line takes.
+/// Whether oneDNN's threads wait for these lines. Windows of several taps compute longer than a line takes.
 inline bool threads_share_lines(const Conv2d& c, int threads, bool amx) {
   constexpr std::int64_t kLine = 64, kLanes = 16;
   if (amx || threads == 1 || c.groups != threads) return false;
@@ -22,8 +23,7 @@ inline bool threads_share_lines(const Conv2d& c, int threads, bool amx) {
   return in > 1 && in <= kLanes && out >= kLanes && !whole_lines;
 }
 
-/// What that adds to the time of a layer on two threads: up to 20 ns a pixel on a Zen 5, less where they are not in
-/// step, which differs from run to run.
+/// Seconds that this adds to a layer. Measured: up to 20 ns a pixel, and less in runs whose threads are not in step.
 inline double shared_line_seconds(const Conv2d& c, int threads, bool amx) {
   constexpr double kPixel = 10e-9;
   if (!threads_share_lines(c, threads, amx)) return 0;

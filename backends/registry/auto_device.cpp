@@ -20,11 +20,14 @@ namespace {
 
 using DevicePointer = std::shared_ptr<DeviceImpl>;
 
-constexpr double kMargin = 1.03;    // predicted speed-up over a preferred device that is needed to replace it
-constexpr double kDoubt = 1.005;    // measured speed-up over the predicted choice that is needed to replace it
-constexpr double kCheap = 1e-3;     // predicted seconds: a run of less is worth it for the first kernel of any device
-constexpr double kTripInReach = 3;  // trip over predicted time of the host: beyond, no estimate changes the choice
-constexpr double kUsualEstimate = 1.2;  // estimate over predicted time: up to here, the predicted time holds
+constexpr double kMargin = 1.03;  // predicted speed-up over a preferred device that is needed to replace it
+constexpr double kDoubt = 1.005;  // measured speed-up over the predicted choice that is needed to replace it
+constexpr double kCheap = 1e-3;   // predicted seconds: a run of less is worth it for the first kernel of any device
+// Of a trip's predicted time over the host's: beyond, no estimate is asked for, since choices must stay cheap.
+constexpr double kTripInReach = 3;
+// Of an estimate over the predicted time: up to here, the predicted time holds. Chosen by 17 records of tensors on the
+// host of an H200, where 1.1 to 1.3 choose alike.
+constexpr double kUsualEstimate = 1.2;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DeviceInfo auto_info(const std::string& uri, const DeviceInfo& first) {
@@ -49,8 +52,9 @@ struct Ranked {
   std::optional<double> seconds{};
 };
 
-/// How many times as long as predicted all devices of the host will take an op, by the estimate of the first kernel.
-/// Where it is longer than the fitted time, all of them are slower: the mean of both logarithms is closer to the truth.
+/// How many times as long as predicted all devices of the host will take an op, by the estimate of the first kernel of
+/// `host`. Where that is longer than the predicted time, all of them are slower: their times are closer to the
+/// geometric mean of both.
 double slowness_by_estimate(const Ranked& host, const Op& op) {
   const std::vector<KernelOffer> offers = host.device->quick_offers(op);
   if (offers.empty() || !offers.front().seconds) return 1;

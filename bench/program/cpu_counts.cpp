@@ -165,8 +165,8 @@ bool counts_something(const CpuCounts& counts) {
 }  // namespace
 
 void add_accesses(CountedWork& work, double bytes) {
-  constexpr double kStray = 4096;
-  constexpr double kStrayShare = 1e-3;
+  constexpr double kStray = 4096;       // bytes a call
+  constexpr double kStrayShare = 1e-3;  // of the bytes that loads and stores move
   const auto dram = work.bytes.find("dram");
   if (dram == work.bytes.end() || bytes <= 0) return;
   if (dram->second < kStray && dram->second < kStrayShare * bytes) dram->second = 0;

@@ -32,8 +32,8 @@ struct CpuCounts {
   bool interrupted = false;                ///< Ctrl-C came while the program ran for its counts
 };
 
-/// What the loads and stores of a call move is Q(l1). Where data stay in the caches, it is the only Q, or the one that
-/// counts: a few lines of the stack or of code are no traffic of the data, and W over their bytes is no intensity.
+/// `bytes` that the loads and stores of a call move become its Q(l1). A Q(dram) below 4 KiB and below a thousandth of
+/// that becomes 0: a few lines of the stack or of code are no traffic of the data, and W over them is no intensity.
 void add_accesses(CountedWork& work, double bytes);
 
 /// Throws Error(unsupported) where the mode names a kind of source that this machine has none of.

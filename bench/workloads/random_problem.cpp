@@ -63,7 +63,7 @@ void set_groups(Draw& draw, Conv2d& conv, std::int64_t images, Extent image, Ext
   conv.weights = {groups * out, in, window.h, window.w};
 }
 
-/// One or two rows or columns, with any padding beside them: a kernel's tap between two that read the image may read
+/// An image of one or two rows or columns, with any padding. A tap between two that read the image may then read
 /// padding alone.
 void narrow_image(Draw& draw, Conv2d& conv) {
   const std::int64_t h = (conv.weights[2] - 1) * conv.dilation.h, w = (conv.weights[3] - 1) * conv.dilation.w;

@@ -344,7 +344,8 @@ class Search {
     }
     while (units() < wanted && work_.panels > 2) work_.panels = ceil_div(work_.panels, 2);
     if (!unit_.loads_full_halves) return feed_threads_evenly(whole);
-    // A thread without a unit saves the others nothing. Of many weights, each thread had better read a part.
+    // A thread without a unit saves the others nothing. Weights beyond L1 are read faster where each thread reads a
+    // part of them.
     if (weight_bytes() > l1_bytes()) {
       while (units() < threads_ && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
     }
@@ -501,7 +502,8 @@ class Search {
     work_ = best;
   }
 
-  /// Cycles of the busiest thread. A pixel's line that threads with other panels write too goes from core to core.
+  /// Cycles of the busiest thread. A pixel's line that threads with other panels write too goes from core to core:
+  /// 20 cycles, the best of 5, 20 and 60 for 20 layers on 12 threads of a Xeon with AMX.
   double time_of_panels(std::int64_t all_panels) const {
     constexpr double kStart = 400, kSharedLine = 20;
     const std::int64_t tile = 2 * b_.positions, panel_blocks = ceil_div(all_panels, work_.panels);

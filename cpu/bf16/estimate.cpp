@@ -29,7 +29,9 @@ constexpr double kStorePairs = 0.75;    // to store 16 lanes of an output
 // Factors on a product of half a vector, over its share of a whole vector: on cores that halve vectors, and on others,
 // where loads are the limit.
 constexpr double kHalfVectorProduct = 1.2, kHalfOfWholeVectors = 1.75;
-constexpr double kHalfTile = 0.5;  // of a tile's costs, where its lanes are half a vector on such cores
+// Factor on a tile's costs where outputs are at most half a vector, on cores that do not halve vectors (read off six
+// layers on a Zen 5, as kHalfOfWholeVectors is).
+constexpr double kHalfTile = 0.5;
 // All of a unit that loads pairs, over what the costs above say, on cores that do not halve vectors: rows that are not
 // folded, more outputs than half a vector.
 constexpr double kPairsOfWholeVectors = 1 / 1.3;
@@ -78,8 +80,9 @@ double storing_cycles(const bf16::Blocking& b, const Bf16Unit& unit, double pane
   return positions * static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) * kStorePairs;
 }
 
-/// Positions of a half by which tiles are counted: the costs were fitted to halves of two vectors. Those of one vector
-/// take as long where they have few products, in 1x1 on cores that do not halve vectors.
+/// Positions of a half by which tiles are counted. Costs of a tile were fitted to halves of two vectors an output, so
+/// halves of one vector, with more positions, count as several. Not in 1x1 on cores that do not halve vectors: with so
+/// few products, a half takes as long whatever its positions.
 std::int64_t counted_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
   const bool whole = core_kind(bf16::kVector) == CoreKind::whole_512;
   return whole && b.terms.tap_count() == 1 ? b.positions : std::min(b.positions, unit.positions);

@@ -1,6 +1,6 @@
-// Whether kernels have copies of their loops that only save time, as one without the tests of a tile at an edge. Under
-// AddressSanitizer the loop with all tests does the work of both: it reads the same addresses, and these copies would
-// be about half of what the compiler takes minutes for.
+// Whether kernels have further copies of a loop that only save time, such as one without the tests of a tile at an
+// edge. Not under AddressSanitizer: there the loop with all tests, which reads the same addresses, runs for all tiles.
+// The copies take about half of the minutes that these files compile for.
 #pragma once
 
 namespace gable::cpu {

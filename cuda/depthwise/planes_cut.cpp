@@ -28,7 +28,8 @@ double instructions(const DepthwisePlanesVariant& v, double rows) {
 
 /// Seconds of a cut: the longer of the memory's time and the waves of blocks. Each block waits once for its input.
 double estimate(const Conv2dProblem& p, const cudaDeviceProp& device, const DepthwisePlanesCut& cut) {
-  constexpr double kClock = 1.7e9, kLaunch = 0.4e-6, kStart = 1800;  // in a graph, which hides most of a launch
+  // kLaunch is what a CUDA graph leaves of a launch, whatever the cut.
+  constexpr double kClock = 1.7e9, kLaunch = 0.4e-6, kStart = 1800;
   const DepthwisePlanes& d = cut.planes;
   const double sms = device.multiProcessorCount;
   const double shared = static_cast<double>(device.sharedMemPerMultiprocessor);

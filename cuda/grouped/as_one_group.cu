@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::size_t kAligned = 256;
 
-/// Weights of groups to those of one, in the order (K, C, R, S): a thread an element.
+/// Writes the weights of one group, in the order (K, C, R, S) and with zeros between groups: a thread an element.
 template <typename T>
 __global__ void spread_groups(Conv2dProblem p, const T* weights, WeightStrides strides, T* spread) {
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x, taps = p.r * p.s;
@@ -27,7 +27,7 @@ std::size_t weight_bytes(const Conv2dProblem& one_group) {
   return static_cast<std::size_t>(one_group.k * one_group.c * one_group.r * one_group.s) * size_of(one_group.dtype);
 }
 
-/// The weights of one group lie behind the packed ones, since packing allocates nothing.
+/// pack() allocates nothing, so the weights of one group lie behind the packed ones; run() does not read them.
 class PlanAsOneGroup final : public Conv2dPlan {
  public:
   PlanAsOneGroup(const Conv2dProblem& problem, const char* order, std::unique_ptr<Conv2dPlan> kernel)

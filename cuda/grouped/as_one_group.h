@@ -1,6 +1,6 @@
-// Extends a kernel to groups that it computes faster as one: the weights that an output channel doesn't see are zeros,
-// which add nothing to a finite sum. For groups so narrow that tiles of single ones stay mostly empty; the estimates of
-// both ways decide.
+// Lets a kernel compute all groups as one: an output channel's weights for other groups' inputs are zeros, which add
+// nothing to a finite sum. That is faster where groups are so narrow that tiles of a single one stay mostly empty. The
+// estimates of both ways decide.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,16 @@ namespace gable::cuda {
 /// The same tensors with one group.
 Conv2dProblem as_one_group(const Conv2dProblem& problem);
 
-/// Whether the weights of one group, which are `groups` times as many, are few enough to be worth an estimate.
+/// Whether the weights with their zeros, `groups` times as many, are few enough to be worth an estimate: at most 4 MiB.
 bool fits_as_one_group(const Conv2dProblem& problem);
 
-/// `kernel` is a plan of as_one_group(problem), `order` names the packing of its weights with zeros among them.
+/// `kernel` is a plan of as_one_group(problem). `order` names its packing, a literal: no other packing has this name.
 std::unique_ptr<Conv2dPlan> with_one_group(const Conv2dProblem& problem, const char* order,
                                            std::unique_ptr<Conv2dPlan> kernel);
 
-/// A kernel (see conv2d_plan.h). `order` is with_one_group()'s. Where `Kernel` has no estimate of groups, which it also
-/// lacks for groups of one channel, they are computed as one or left to other kernels.
+/// A kernel (see conv2d_plan.h) that computes groups as `Kernel` does, or as one. `order` is with_one_group()'s.
+/// `estimates_groups`: Kernel::seconds() knows several groups (it never knows groups of one channel). Without an
+/// estimate of groups apart, they are computed as one, or, where that is refused, apart with an infinite estimate.
 template <typename Kernel, const char* order, bool estimates_groups = true>
 struct OrAsOneGroup {
   static constexpr std::size_t kAlignment = Kernel::kAlignment;

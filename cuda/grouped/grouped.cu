@@ -277,7 +277,7 @@ class GroupedPlan final : public PackedOrderPlan {
         cut_(cut),
         kernel_(kernel_of(p, cut.slab)),
         overlaps_(pays_to_overlap(cut.blocks, seconds_of(cut), device)) {
-    // The most that any plan may take, since the attribute is the kernel's.
+    // All plans of a kernel share this attribute: the most that any of them may take.
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_),
                                           cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(device.sharedMemPerBlockOptin)));

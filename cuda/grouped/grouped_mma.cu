@@ -334,7 +334,7 @@ class GroupedMmaPlan final : public Conv2dPlan {
   GroupedMmaPlan(const Conv2dProblem& problem, const MmaCut& cut, const cudaDeviceProp& device)
       : problem_(problem), cut_(cut), overlaps_(pays_to_overlap(blocks_of(cut), seconds_of(cut), device)) {
     with_type(problem.dtype, [&](auto zero) {
-      // The most that any plan may take, since the attribute is the kernel's.
+      // All plans of a kernel share this attribute: the most that any of them may take.
       GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_of<decltype(zero)>(cut_)),
                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             static_cast<int>(device.sharedMemPerBlockOptin)));

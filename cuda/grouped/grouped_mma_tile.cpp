@@ -61,7 +61,7 @@ MmaTile tile_of(const Conv2dProblem& p, int rows, int columns, int images) {
   return t;
 }
 
-/// Bytes of a copy to shared memory.
+/// Bytes that a thread's copy to shared memory moves.
 int copy_bytes_of(const Conv2dProblem& p) {
   return as_int(std::gcd(p.c * static_cast<std::int64_t>(size_of(p.dtype)), std::int64_t{kVectorBytes}));
 }
@@ -82,8 +82,8 @@ MmaCut cut_of(const Conv2dProblem& p, const MmaChannels& channels, const MmaTile
 }
 
 /// Cycles of the busiest multiprocessor or of memory, whichever are more. A block takes at least the latency of a
-/// warp's steps and copies, one after the other. The constants are fitted to an H200: half of 375 layers, whose others
-/// then take 1.0 times the estimate (standard deviation of the logarithm 0.18; without latencies 1.2 and 0.32).
+/// warp's steps and copies, one after the other. The constants are fitted to half of 375 layers on an H200. The other
+/// half takes 1.0 times the estimate (standard deviation of the logarithm 0.18; without latencies 1.2 and 0.32).
 double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, int shared_bytes) {
   constexpr double kStart = 4620;        // launch, and the first tile's load and store
   constexpr double kLoadBytes = 44;      // a cycle, from L2 to one multiprocessor
@@ -91,8 +91,9 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
   constexpr double kDeviceBytes = 1780;  // a cycle, of device memory
   constexpr double kWarp = 258;          // of each warp of a tile: addresses, epilogue
   constexpr double kProduct = 8;
-  constexpr double kCopy = 25, kCopyLatency = 154;  // of a warp's copy instruction: of all warps; of one after another
-  constexpr double kStepLatency = 196;
+  constexpr double kCopy = 25;          // of a warp's copy instruction, while other warps work
+  constexpr double kCopyLatency = 154;  // of the same, one after another
+  constexpr double kStepLatency = 196;  // of a step, one after another
   constexpr int kSchedulers = 4, kReserved = 1024, kMaxBlocks = 3;
   constexpr int kFragment = 512;  // bytes of shared memory that one ldmatrix of four reads
   const int resident = std::clamp(shared_bytes / (c.shared_bytes() + kReserved), 1, kMaxBlocks);
@@ -104,7 +105,7 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
   const int conflicts = p.stride_w % 2 == 0 ? 2 : 1;  // every second pixel lies in the same banks
   const double reads = steps * (c.products * halves * conflicts + 1) * kFragment * warps / kSharedBytes;
   const double copies = static_cast<double>(c.input_bytes) / c.pixel_bytes * c.channels.slab_vectors * kVectorBytes /
-                        copy_bytes_of(p) / 32;  // of all warps
+                        copy_bytes_of(p) / 32;  // instructions of all warps
   const double work = std::max(products, reads) + kCopy * copies, load = c.shared_bytes() / kLoadBytes;
   const double latency = kStepLatency * steps + kCopyLatency * copies / warps;
   const auto blocks = static_cast<double>(

@@ -89,7 +89,7 @@ struct WgmmaCosts {
   double own_ring_of_weights;  // factor on all where boxes and weights have no common stages
 };
 /// Of windows whose boxes serve many taps. Constants of windows are fitted to every tile of 987 layers; fitted to 597
-/// of them, picks of the other 390 take 1.034 (16 bits) and 1.026 (tf32) of the best tile's time, before
+/// of them, picks of the other 390 take 1.034 (16 bits) and 1.026 (tf32) of the best tile's time, without
 /// bytes_of_port() 1.044 and 1.050.
 constexpr WgmmaCosts kTwoRings{.start = {.of_one_block = 1270, .of_two = 912},
                                .products = {.smallest = 2.83, .of_96 = 1},
@@ -121,7 +121,7 @@ constexpr WgmmaCosts kOfBoxEachStep32{
     .bandwidth = {.l2 = 86.6, .l2_of_all = 69.8, .device = 3230, .device_of_two = 1.24},
     .overlap = {.two_blocks = 2.54, .in_turns = 2.05, .side_by_side = 3.71},
     .own_ring_of_weights = 1.03};
-/// Of one tap, the same.
+/// Of one tap: of 16-bit types, of tf32. Fitted apart, since a fit with windows picks worse tiles for it.
 constexpr WgmmaCosts kOfOneTap16{.start = {.of_one_block = 1092, .of_two = 1222},
                                  .products = {.smallest = 1.8, .of_96 = 1.07},
                                  .consumers = {.turn = 82, .between_items = 445},
@@ -155,21 +155,22 @@ double straddling(const Conv2dProblem& p) {
   return bytes % kSector != 0 ? 1.8 : bytes % (2 * kSector) != 0 ? 1.4 : 1;
 }
 
-/// Whether pixels begin within a sector of the L2.
+/// Whether some pixels begin in the middle of a sector of the L2: what a box loads of such a pixel lies in two lines.
 bool begin_in_sectors(const Conv2dProblem& p, const WgmmaGeometry& g) {
   constexpr std::int64_t kSector = 32;  // bytes
-  // Parts of values are a copy of whole sectors.
+  // Parts of values are read from a copy whose pixels are whole sectors.
   return g.steps.parts == 1 && p.c * static_cast<std::int64_t>(size_of(p.dtype)) % kSector != 0;
 }
 
-/// What a block loads.
+/// Bytes that a block loads for an item.
 struct LoadedBytes {
   double weights, pixels;
 };
 
-/// Bytes that cross the port which two multiprocessors share, and two lines of the L2 for each pixel that lies in two.
-/// They have neighbouring items: what both load, pixels of the same tile or weights of the same channels, crosses once.
-/// Where at most half of the multiprocessors have work, none shares its port.
+/// Bytes through the port that two neighbouring multiprocessors share. A pixel in two lines of the L2 counts twice.
+/// Both have neighbouring items: what both load, pixels or weights, counts once, but not pixels in two lines, nor
+/// anything where depths are split. With work for at most half of the multiprocessors, none shares its port. By every
+/// tile of 530 layers on an H200.
 double bytes_of_port(const WgmmaGeometry& g, const LoadedBytes& b, bool in_two_lines, int multiprocessors) {
   const double pixels = b.pixels * (in_two_lines ? 2 : 1);
   if (std::int64_t{g.grid.items} * g.steps.split <= multiprocessors / 2) return b.weights + pixels;
