@@ -23,8 +23,8 @@ __global__ void spread_groups(Conv2dProblem p, const T* weights, WeightStrides s
                       : from_f32<T>(0.0f);
 }
 
-std::size_t weight_bytes(const Conv2dProblem& one_group) {
-  return static_cast<std::size_t>(one_group.k * one_group.c * one_group.r * one_group.s) * size_of(one_group.dtype);
+std::size_t weight_bytes(const Conv2dProblem& p) {
+  return static_cast<std::size_t>(p.k * p.group_c() * p.r * p.s) * size_of(p.dtype);
 }
 
 /// pack() allocates nothing, so the weights of one group lie behind the packed ones; run() does not read them.
@@ -77,7 +77,7 @@ Conv2dProblem as_one_group(const Conv2dProblem& problem) {
 
 bool fits_as_one_group(const Conv2dProblem& problem) {
   constexpr std::size_t kMaxBytes = 4 << 20;
-  return problem.groups > 1 && weight_bytes(as_one_group(problem)) <= kMaxBytes;
+  return problem.groups > 1 && weight_bytes(problem) <= kMaxBytes / static_cast<std::size_t>(problem.groups);
 }
 
 std::unique_ptr<Conv2dPlan> with_one_group(const Conv2dProblem& problem, const char* order,

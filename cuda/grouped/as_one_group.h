@@ -34,16 +34,18 @@ struct OrAsOneGroup {
     return refusal.empty() || takes_together(problem, device) ? "" : refusal;
   }
   static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+    if (problem.groups == 1) return Kernel::seconds(problem, device);
     return std::min(apart(problem, device), together(problem, device));
   }
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+    if (problem.groups == 1) return Kernel::make(problem, device);
     if (apart(problem, device) <= together(problem, device)) return Kernel::make(problem, device);
     return with_one_group(problem, order, Kernel::make(as_one_group(problem), device));
   }
 
  private:
   static double apart(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-    const bool estimated = problem.groups == 1 || (estimates_groups && problem.group_c() > 1);
+    const bool estimated = estimates_groups && problem.group_c() > 1;
     if (!estimated || !Kernel::refusal(problem, device).empty()) return std::numeric_limits<double>::infinity();
     return Kernel::seconds(problem, device);
   }
