@@ -260,3 +260,18 @@ def test_the_law_is_moved_to_where_the_layers_that_decide_lie():
     assert lost(moved) < 0.5 * lost(squares)
     x = fit_choice.features(layers[0])
     assert sum(law.log(x) for law in moved) == pytest.approx(sum(law.log(x) for law in squares), abs=0.05)
+
+
+def test_two_threads_with_amx_are_predicted_longer_than_measured():
+    problems = [f"mb1ic{channels}ih{size}oc64kh1" for channels in (16, 32, 64, 96) for size in (7, 14, 28)]
+    for kind, factor in (("wide", 1.0), ("amx", 1.1)):
+        layers = [fit_choice.Layer(one, "f32", "nhwc", {"cpu": 1e-5, "onednn": 2e-5}, 2, kind) for one in problems]
+        fits = fit_choice.fit_all(layers)
+        for device, seconds in (("cpu", 1e-5), ("onednn", 2e-5)):
+            law = fits[device, 1, "nhwc", "f32", "pointwise"]
+            assert law.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.01)
+            kept = fit_choice.fit_all(layers, fits, only_move=True)[device, 1, "nhwc", "f32", "pointwise"]
+            assert kept.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.01)
+    for device in fit_choice.DEVICES:
+        file = fit_choice.header_file(ROOT / "backends", device, "amx")
+        assert fit_choice.longer_words("amx") in file.read_text(encoding="utf-8")
