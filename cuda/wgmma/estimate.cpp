@@ -185,8 +185,8 @@ double bytes_of_port(const WgmmaGeometry& g, const LoadedBytes& b, bool in_two_l
 
 /// Cycles of the weights that L2 does not keep from the run before, as those of fully connected layers with some ten
 /// million of them. With fewer than 64 pixels all blocks read the same few lines of these, which slows the stream.
-/// Fitted to three such layers in f16: with 1 to 64 pixels their estimates are 0.88 to 1.17 of the time in f16 and 0.84
-/// to 1.08 in tf32.
+/// Fitted to three such layers in f16 (h200/fully-connected): with 1 to 64 pixels their estimates are 0.65 to 1.05 of
+/// the time, in tf32, which nothing was fitted to, 0.71 to 1.04; without this term 0.38 to 0.72 and 0.32 to 0.55.
 double weights_from_memory(const Conv2dProblem& p, const WgmmaGeometry& g) {
   constexpr double kKept = 8 << 20, kBytes = 1880;  // a cycle
   constexpr double kCrowding = 0.1;
