@@ -203,7 +203,7 @@ std::unique_ptr<PlanImpl> make_narrow_groups_dot_plan(const WeightedOp& op, cons
   using Plan = cpu::NarrowGroupsPlan;
   return std::make_unique<WeightedPlan<Plan>>(
       op, bf16_bound(op, 1),
-      Plan(op.problem, cpu::narrow_groups_dot_kernels(place.target), place.target, place.threads),
+      Plan(op.problem, cpu::narrow_groups_dot_kernels(place.target, op.problem), place.target, place.threads),
       Arithmetic{.dtype = "bf16", .products = 1});
 }
 

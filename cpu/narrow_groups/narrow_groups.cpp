@@ -2,6 +2,7 @@
 #include "cpu/narrow_groups/narrow_groups.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "cpu/common/cache.h"
 #include "cpu/common/check.h"
@@ -42,7 +43,7 @@ std::string narrow_groups_dot_refusal(const Conv2dProblem& p, const Target& targ
 NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, int threads) {
   constexpr std::int64_t kMinRows = 4;  // that share the spread rows above and below them
   NarrowGroupsBlocking b{};
-  b.block_groups = kernels.lanes / p.group_k();
+  b.block_groups = narrow_groups_of_block(p, kernels);
   b.blocks = ceil_div(p.groups, b.block_groups);
   b.span = (p.r - 1) * p.dilation_h + 1;
   const std::int64_t pixel = narrow_groups_pixel_vectors(p, kernels) * kernels.lanes;
@@ -82,9 +83,10 @@ std::size_t NarrowGroupsPlan::packed_bytes() const {
 }
 
 Packing NarrowGroupsPlan::packing() const {
-  const char* const order = kernels_->pairs   ? "narrow_groups_bf16_dot"
-                            : kernels_->quads ? "narrow_groups_quads"
-                                              : "narrow_groups";
+  const bool quads = kernels_->quads;
+  const char* const order = kernels_->pairs ? (quads ? "narrow_groups_bf16_dot_quads" : "narrow_groups_bf16_dot")
+                            : quads         ? "narrow_groups_quads"
+                                            : "narrow_groups";
   return packing_of(problem_, order, {kernels_->lanes});
 }
 
@@ -116,20 +118,31 @@ void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, v
 }
 
 /// To [block][kh][group][kw][quad of inputs][quad of outputs][output][input]; zeros for the groups that the last block
-/// lacks.
+/// lacks. An input is a channel, or a pair of them.
 void NarrowGroupsPlan::pack_quads(const void* weights, const WeightStrides& strides, float* packed) const {
   const Conv2dProblem& p = problem_;
+  const std::int64_t channels = kernels_->pairs ? 2 : 1;  // of an input
+  const auto pack_lane = [&](std::int64_t group, std::int64_t at) {
+    if (group >= p.groups) {
+      *packed++ = 0.0f;
+    } else if (!kernels_->pairs) {
+      *packed++ = element_as_f32(weights, p.dtype, at);
+    } else {
+      const auto* bf16 = static_cast<const std::uint16_t*>(weights);
+      const std::uint16_t pair[2] = {bf16[at], bf16[at + strides.in]};
+      std::memcpy(packed++, pair, sizeof pair);
+    }
+  };
   for (std::int64_t first = 0; first < p.groups; first += blocking_.block_groups) {
     for (std::int64_t kh = 0; kh < p.r; ++kh) {
       for (std::int64_t group = first; group < first + blocking_.block_groups; ++group) {
         for (std::int64_t kw = 0; kw < p.s; ++kw) {
-          for (std::int64_t in = 0; in < p.group_c(); in += kQuad) {
+          for (std::int64_t in = 0; in < steps(); in += kQuad) {
             for (std::int64_t out = 0; out < p.group_k(); out += kQuad) {
-              const std::int64_t source =
-                  (group * p.group_k() + out) * strides.out + in * strides.in + kh * strides.row + kw * strides.column;
+              const std::int64_t source = (group * p.group_k() + out) * strides.out + in * channels * strides.in +
+                                          kh * strides.row + kw * strides.column;
               for (std::int64_t lane = 0; lane < kQuadLanes; ++lane) {
-                const std::int64_t at = source + lane / kQuad * strides.out + lane % kQuad * strides.in;
-                *packed++ = group < p.groups ? element_as_f32(weights, p.dtype, at) : 0.0f;
+                pack_lane(group, source + lane / kQuad * strides.out + lane % kQuad * channels * strides.in);
               }
             }
           }

@@ -5,8 +5,8 @@
 // widened on the way into the strip, and a tile narrows its results as it stores them. With AVX512-BF16 the strip has
 // pairs of bf16 channels as they lie, 32 bits in place of a float, and a step multiplies two channels
 // (narrow_groups_dot.cpp). Groups of 4 or 8 outputs and 8, 12, 16... inputs take the channels as they lie with AVX-512,
-// a quad of four with each load (quads-inl.h).
-//   block   the groups of one vector: lanes / group_k of them
+// a quad of four with each load (quads-inl.h); with AVX512-BF16 four pairs (narrow_groups_dot.cpp).
+//   block   the groups of one vector: lanes / group_k of them; with quads of pairs those whose inputs fill one, if more
 //   strip   a ring of a block's rows, spread or copied, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
 #pragma once
@@ -70,9 +70,13 @@ class NarrowGroupsPlan {
     return static_cast<std::int64_t>(thread_part_floats(blocking_.span * blocking_.strip_row));
   }
   std::int64_t steps() const { return narrow_groups_steps(problem_, *kernels_); }
-  std::int64_t block_weights() const { return problem_.r * problem_.s * steps() * kernels_->lanes; }
-  /// Floats of a block's bias: one vector; with quads four, as each output has four lanes.
-  std::int64_t block_bias() const { return kernels_->lanes * (kernels_->quads ? kQuad : 1); }
+  /// Output lanes of a block: a vector, or with quads those of its groups.
+  std::int64_t block_lanes() const {
+    return kernels_->quads ? blocking_.block_groups * problem_.group_k() : kernels_->lanes;
+  }
+  std::int64_t block_weights() const { return problem_.r * problem_.s * steps() * block_lanes(); }
+  /// Floats of a block's bias: with quads each output has four lanes.
+  std::int64_t block_bias() const { return block_lanes() * (kernels_->quads ? kQuad : 1); }
 
   Conv2dProblem problem_;
   const Target* target_;

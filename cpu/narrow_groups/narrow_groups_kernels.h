@@ -4,6 +4,7 @@
 
 #include <gable/problem.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +73,7 @@ const NarrowGroupsKernels& narrow_groups_kernels(const Target& target, const Con
 
 /// The kernels of AVX512-BF16 for the target avx512, and why this CPU lacks them, or empty.
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target);
+const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target, const Conv2dProblem& p);
 std::string missing_narrow_groups_dot();
 
 /// Products of an output at a tap: the input channels of a group, or pairs of them.
@@ -79,10 +81,17 @@ inline std::int64_t narrow_groups_steps(const Conv2dProblem& p, const NarrowGrou
   return kernels.pairs ? p.group_c() / 2 : p.group_c();
 }
 
+/// The groups of a block: those whose outputs fill a vector, or with quads of pairs also those whose inputs do.
+inline std::int64_t narrow_groups_of_block(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
+  const std::int64_t by_outputs = kernels.lanes / p.group_k();
+  if (!kernels.pairs || !kernels.quads) return by_outputs;
+  return std::max(by_outputs, kernels.lanes / narrow_groups_steps(p, kernels));
+}
+
 /// Vectors of a pixel of the strip.
 inline std::int64_t narrow_groups_pixel_vectors(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
-  if (!kernels.quads) return narrow_groups_steps(p, kernels);
-  return ceil_div(kernels.lanes / p.group_k() * p.group_c(), std::int64_t{kernels.lanes});
+  const std::int64_t steps = narrow_groups_steps(p, kernels);
+  return kernels.quads ? ceil_div(narrow_groups_of_block(p, kernels) * steps, std::int64_t{kernels.lanes}) : steps;
 }
 
 }  // namespace gable::cpu

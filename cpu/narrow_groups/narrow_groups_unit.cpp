@@ -20,9 +20,9 @@ class Unit {
         place_(run.blocking.units.at(index)),
         window_(unit_window(run.problem, run.blocking.units, place_)),
         pixel_vectors_(narrow_groups_pixel_vectors(p_, r_.kernels)),
-        tap_steps_(r_.kernels.quads ? p_.group_c() / kQuad : pixel_vectors_),
-        weights_row_(p_.s * narrow_groups_steps(p_, r_.kernels) * r_.kernels.lanes),
+        tap_steps_(r_.kernels.quads ? narrow_groups_steps(p_, r_.kernels) / kQuad : pixel_vectors_),
         block_lanes_(b_.block_groups * p_.group_k()),
+        weights_row_(p_.s * narrow_groups_steps(p_, r_.kernels) * (r_.kernels.quads ? block_lanes_ : r_.kernels.lanes)),
         strip_(strip),
         next_row_(std::numeric_limits<std::int64_t>::min()) {}
 
@@ -109,7 +109,7 @@ class Unit {
   UnitPlace place_;
   UnitWindow window_;
   // Computed once a unit, since they take divisions. tap_steps_: of a tap, in a tile's run; weights_row_: floats.
-  std::int64_t pixel_vectors_, tap_steps_, weights_row_, block_lanes_;
+  std::int64_t pixel_vectors_, tap_steps_, block_lanes_, weights_row_;
   float* strip_;
   std::int64_t next_row_;  // of the image; rows before it were spread
 };

@@ -14,7 +14,7 @@ namespace {
 class PairsPlan : public NarrowGroupsPlan {
  public:
   PairsPlan(const Conv2dProblem& p, const Target& target, int threads)
-      : NarrowGroupsPlan(p, narrow_groups_dot_kernels(target), target, threads) {}
+      : NarrowGroupsPlan(p, narrow_groups_dot_kernels(target, p), target, threads) {}
 };
 
 /// By pairs, where this CPU multiplies them and the problem has them.
@@ -107,8 +107,9 @@ TEST_CASE("narrow groups: rows so wide that a unit has a part of them") {
   check_narrow_groups(sized(p, 1, 1), random, 5);
 }
 
-/// In every type on every supported target; by quads on one of them if it has them.
+/// In every type on every supported target, and by pairs; by quads where the target and the pairs have them.
 void check_quads(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  check_pairs(p, random, threads);
   for (const DType type : kTypes) {
     p.dtype = type;
     const Sample sample = random_sample(p, random);
@@ -189,27 +190,31 @@ TEST_CASE("narrow groups keep groups apart on every target: a NaN stays in its g
 
 TEST_CASE("narrow groups by pairs keep groups apart: a NaN stays in its group") {
   std::mt19937 random(94);
-  const Conv2dProblem p = sized({.c = 24, .h = 5, .w = 9, .k = 24, .r = 3, .s = 3, .groups = 6}, 1, 1);
-  Conv2dProblem bf16 = p;
-  bf16.dtype = DType::bf16;
   const Target& target = best_target();
   if (target.name != "avx512" || !missing_narrow_groups_dot().empty()) {
     MESSAGE("skipped: no AVX512-BF16");
     return;
   }
-  const PairsPlan plan(bf16, target, 1);
-  Sample sample = random_sample(bf16, random);
-  const std::vector<float> packed = packed_weights(plan, bf16, sample.weights.data());
-  std::vector<std::uint16_t> x(static_cast<std::size_t>(p.x_elements()), std::uint16_t{0x3f80});
-  for (std::size_t pixel = 0; pixel < 5 * 9; ++pixel) x[pixel * 24 + 9] = 0x7fc0;  // a channel of group 2
-  std::vector<std::uint16_t> y(static_cast<std::size_t>(p.y_elements()));
-  PairsPlan(bf16, target, 1).run(x.data(), packed.data(), sample.bias.data(), y.data());
-  int wrong = 0;
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const bool is_nan = (y[i] & 0x7fff) > 0x7f80;
-    wrong += is_nan == (i % 24 / 4 == 2) ? 0 : 1;
+  for (const std::int64_t width : {4, 8}) {  // 8 by quads of pairs
+    const std::int64_t channels = 6 * width;
+    Conv2dProblem p = sized({.c = channels, .h = 5, .w = 9, .k = channels, .r = 3, .s = 3, .groups = 6}, 1, 1);
+    p.dtype = DType::bf16;
+    const PairsPlan plan(p, target, 1);
+    Sample sample = random_sample(p, random);
+    const std::vector<float> packed = packed_weights(plan, p, sample.weights.data());
+    std::vector<std::uint16_t> x(static_cast<std::size_t>(p.x_elements()), std::uint16_t{0x3f80});
+    for (std::int64_t pixel = 0; pixel < p.h * p.w; ++pixel) {
+      x[static_cast<std::size_t>(pixel * channels + 2 * width + 1)] = 0x7fc0;  // a channel of group 2
+    }
+    std::vector<std::uint16_t> y(static_cast<std::size_t>(p.y_elements()));
+    PairsPlan(p, target, 1).run(x.data(), packed.data(), sample.bias.data(), y.data());
+    int wrong = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const bool is_nan = (y[i] & 0x7fff) > 0x7f80;
+      wrong += is_nan == (static_cast<std::int64_t>(i) % channels / width == 2) ? 0 : 1;
+    }
+    CHECK(wrong == 0);
   }
-  CHECK(wrong == 0);
 }
 
 TEST_CASE("narrow groups of 8 channels and more are multiplied by quads with AVX-512, others by spread vectors") {
@@ -225,6 +230,24 @@ TEST_CASE("narrow groups of 8 channels and more are multiplied by quads with AVX
     CHECK(!quads(9, 8, *target));
     CHECK(!quads(8, 6, *target));
   }
+}
+
+TEST_CASE("narrow groups by pairs take quads where a group has 8, 16, 24... channels and 4 or 8 outputs") {
+  const Target& target = best_target();
+  if (target.name != "avx512" || !missing_narrow_groups_dot().empty()) {
+    MESSAGE("skipped: no AVX512-BF16");
+    return;
+  }
+  const auto quads = [&](std::int64_t group_c, std::int64_t group_k) {
+    Conv2dProblem p = sized({.c = 3 * group_c, .h = 9, .w = 9, .k = 3 * group_k, .groups = 3}, 0, 0);
+    p.dtype = DType::bf16;
+    return narrow_groups_dot_kernels(target, p).quads;
+  };
+  CHECK(quads(8, 8));
+  CHECK(quads(16, 4));
+  CHECK(!quads(12, 8));
+  CHECK(!quads(8, 4));
+  CHECK(!quads(8, 6));
 }
 
 TEST_CASE("narrow groups by pairs refuse other types and odd channels") {
