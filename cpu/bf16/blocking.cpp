@@ -58,6 +58,7 @@ class Search {
     b_.multiplies_panels = takes_panels();
     choose_panels();
     b_.positions = choose_positions();
+    if (in_rows_) b_.positions = static_cast<int>(std::min<std::int64_t>(b_.positions, positions_in_l1(p_)));
     b_.half_floats = b_.positions > kHalfPositions ? 2 * kHalfFloats : kHalfFloats;
     choose_input();
     if (b_.input != InputPath::by_images) choose_rows_and_columns();

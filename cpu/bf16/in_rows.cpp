@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps: the model looks at each
 constexpr std::int64_t kMaxColumns = 1 << 12;
 constexpr std::size_t kMostRows = kNarrowPositions;  // of a half
+constexpr std::int64_t kFewestInL1 = 7;              // positions of a half, if the rows have them
 // Positions of one vector and of two whose products wait for no latency, and the load of weights in positions.
 constexpr double kFewNarrow = 6, kFew = 5, kWeights = 3;
 constexpr double kOne = 1.3;          // the products of one position, of a vector
@@ -186,9 +187,14 @@ bool may_read_in_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit&
   if (border > kMaxBorder || g.columns > kMaxColumns || p.s > kMaxKernelColumns) return false;
   // Folded columns are one run of channels: those of a single group, none of them in padding.
   if (b.terms.fold > 1 && (g.groups > 1 || outputs_inside(columns) < g.columns)) return false;
+  return positions_in_l1(p) >= std::min({kFewestInL1, std::int64_t{b.positions}, g.columns});
+}
+
+std::int64_t positions_in_l1(const Conv2dProblem& p) {
+  constexpr std::int64_t kOtherLines = 2;  // of weights, in those sets
   const std::int64_t pitch = p.stride_w * p.c * 2;
-  return l1_bytes() / kL1WayBytes * (kL1WayBytes / std::gcd(kL1WayBytes, pitch)) >=
-         std::min<std::int64_t>(b.positions, g.columns) + 4;
+  const std::int64_t lines = l1_bytes() / kL1WayBytes * (kL1WayBytes / std::gcd(kL1WayBytes, pitch));
+  return std::max<std::int64_t>(1, lines - kOtherLines);
 }
 
 TapRange columns_inside(const Blocking& b, const TapRange& columns, std::int64_t kernel_column) {

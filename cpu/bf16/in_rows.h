@@ -9,6 +9,10 @@ namespace gable::cpu::bf16 {
 /// b: the blocking that stages the same problem.
 bool may_read_in_rows(const Conv2dProblem& problem, const Blocking& b, const Bf16Unit& unit);
 
+/// Positions of a half whose lines of the image L1 keeps from one pair of channels to the next: where pixels lie 2 KB
+/// or 4 KB apart, they share few sets.
+std::int64_t positions_in_l1(const Conv2dProblem& problem);
+
 /// Kernel columns that such a unit takes.
 constexpr std::int64_t kMaxKernelColumns = 64;
 

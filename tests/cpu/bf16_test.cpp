@@ -230,6 +230,21 @@ TEST_CASE("bf16: halves of several short rows, in a strip and in the image, and 
   check_runs(same_padded({.n = 2, .c = 34, .h = 19, .w = 64, .k = 24, .r = 5, .s = 5, .bias = true}), random, 2);
 }
 
+TEST_CASE("bf16: pixels 2, 4 and 8 KB apart, of whose lines L1 keeps few") {
+  std::mt19937 random(43);
+  for (const std::int64_t channels : {1024, 2048}) {
+    for (const std::int64_t of_group : {16, 32}) {
+      for (const std::int64_t width : {7, 14, 30}) {
+        Conv2dProblem p{.c = channels, .h = 5, .w = width, .k = channels, .r = 3, .s = 3, .bias = true};
+        p.groups = channels / of_group;
+        check_runs(sized(p, 1, 1), random);
+        p.stride_h = p.stride_w = 2;
+        check_runs(sized(p, 1, 1), random);
+      }
+    }
+  }
+}
+
 TEST_CASE("bf16: panels of one vector, whose halves take up to 28 positions") {
   std::mt19937 random(29);
   for (const std::int64_t width : {15, 17, 28, 29, 61}) {
