@@ -42,12 +42,6 @@ struct Sixteen {
   GABLE_CPU_BF16 static Sums dot(Sums sums, __m512i pairs, __m512i weights) {
     return _mm512_dpbf16_ps(sums, (__m512bh)pairs, (__m512bh)weights);
   }
-  /// A pair of channels in all lanes, or zero, which reads no memory: the instruction's own mask sees to that.
-  GABLE_CPU_BF16 static __m512i masked_pair(const std::uint16_t* a, __mmask16 mask) {
-    __m512i pairs;
-    asm("vpbroadcastd %1, %0%{%2%}%{z%}" : "=v"(pairs) : "m"(*reinterpret_cast<const int*>(a)), "Yk"(mask));
-    return pairs;
-  }
   GABLE_CPU_BF16 static Sums add(Sums a, Sums b) { return _mm512_add_ps(a, b); }
   GABLE_CPU_BF16 static __m512 widened(Sums sums) { return sums; }
 };
@@ -67,16 +61,19 @@ struct Eight {
   GABLE_CPU_BF16 static Sums dot(Sums sums, __m256i pairs, __m256i weights) {
     return _mm256_dpbf16_ps(sums, (__m256bh)pairs, (__m256bh)weights);
   }
-  GABLE_CPU_BF16 static __m256i masked_pair(const std::uint16_t* a, __mmask16 mask) {
-    __m256i pairs;
-    asm("vpbroadcastd %1, %0%{%2%}%{z%}" : "=v"(pairs) : "m"(*reinterpret_cast<const int*>(a)), "Yk"(mask));
-    return pairs;
-  }
   GABLE_CPU_BF16 static Sums add(Sums a, Sums b) { return _mm256_add_ps(a, b); }
   GABLE_CPU_BF16 static __m512 widened(Sums sums) {
     return _mm512_castpd_ps(_mm512_maskz_insertf64x4(0xff, _mm512_setzero_pd(), _mm256_castps_pd(sums), 0));
   }
 };
+
+/// A pair of channels in all lanes, or zero, which reads no memory: the instruction's own mask sees to that.
+template <class Lanes>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) auto masked_pair(const std::uint16_t* a, __mmask16 mask) {
+  decltype(Lanes::weights(a)) pairs;
+  asm("vpbroadcastd %1, %0%{%2%}%{z%}" : "=v"(pairs) : "m"(*reinterpret_cast<const int*>(a)), "Yk"(mask));
+  return pairs;
+}
 
 /// Products of one pair of channels; kSingle: of its first one.
 template <class Lanes, int kPositions, int kVectors, bool kSingle>
@@ -218,7 +215,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pairs(typename Lan
     for (int i = 0; i < kPositions; ++i) {
       const int m = mask_of<kPositions, kRuns, kBorder>(i);
       if (m >= 0) {
-        const auto channels = Lanes::masked_pair(x.at(i), masks[m]);
+        const auto channels = masked_pair<Lanes>(x.at(i), masks[m]);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) acc[i][v] = Lanes::dot(acc[i][v], channels, w[v]);
       } else {

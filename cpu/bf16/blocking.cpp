@@ -42,6 +42,24 @@ std::int64_t l1_lines(std::int64_t pitch) {
   return kL1WayBytes / std::gcd(kL1WayBytes, pitch) * (l1_bytes() / kL1WayBytes);
 }
 
+/// Keeps the best of the cuts that a search tries in `work`: the first one until another one costs less.
+class BestCut {
+ public:
+  /// `cost`: of the first cut, or less, for others that must be clearly better.
+  BestCut(WorkCut& work, double cost) : work_(work), best_(work), least_(cost) {}
+  void keep_better(double cost) {
+    if (cost >= least_) return;
+    best_ = work_;
+    least_ = cost;
+  }
+  void take() { work_ = best_; }
+
+ private:
+  WorkCut& work_;
+  WorkCut best_;
+  double least_;
+};
+
 /// Fills one Blocking. The steps depend on one another in the order of run().
 class Search {
  public:
@@ -357,26 +375,22 @@ class Search {
   /// panels first, in the order of work units that makes each thread read and stage the fewest bytes.
   void cut_panels_first(const WorkCut& whole) {
     if (bytes_of_thread().weights <= l2_bytes() / 2) return;
-    WorkCut best = work_;
-    std::int64_t least = bytes_of_thread().all();
+    BestCut best(work_, bytes_of_thread().all());
     const std::int64_t wanted = kUnitsPerThread * threads_;
     work_ = whole;
     while (units() < wanted && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
     while (units() < wanted && work_.rows > 4 * g_.pool) work_.rows = round_up(ceil_div(work_.rows, 2), g_.pool);
     for (const bool outermost : {whole.weights_outermost, true}) {
       work_.weights_outermost = outermost;
-      const std::int64_t bytes = bytes_of_thread().all();
-      if (bytes >= least) continue;
-      best = work_;
-      least = bytes;
+      best.keep_better(bytes_of_thread().all());
     }
-    work_ = best;
+    best.take();
   }
 
   /// What the thread with the most bytes reads, and stages in its strip.
   struct ThreadBytes {
     std::int64_t weights, input, staged;
-    std::int64_t all() const { return weights + input + staged; }
+    double all() const { return static_cast<double>(weights + input + staged); }
   };
   ThreadBytes bytes_of_thread() {
     count_work();
@@ -406,8 +420,7 @@ class Search {
     const std::int64_t row_blocks = ceil_div(g_.rows, whole.rows), column_blocks = ceil_div(g_.columns, whole.columns);
     const std::int64_t most_rows = std::max(row_blocks, std::min(g_.rows / g_.pool, wanted));
     const std::int64_t most_columns = g_.rows < threads_ ? std::max(column_blocks, wanted) : column_blocks;
-    WorkCut best = work_;
-    double least = kClearly * busiest_cycles();
+    BestCut best(work_, kClearly * busiest_cycles());
     for (std::int64_t rows = row_blocks; rows <= most_rows; ++rows) {
       work_.rows = round_up(ceil_div(g_.rows, rows), g_.pool);
       if (ceil_div(g_.rows, work_.rows) < rows) continue;
@@ -419,14 +432,11 @@ class Search {
         for (std::int64_t blocks = 1; blocks <= std::min(whole.panels, wanted); ++blocks) {
           work_.panels = ceil_div(whole.panels, blocks);
           if (units() > std::max(wanted, row_blocks * column_blocks)) break;
-          const double cycles = busiest_cycles();
-          if (cycles >= least) continue;
-          best = work_;
-          least = cycles;
+          best.keep_better(busiest_cycles());
         }
       }
     }
-    work_ = best;
+    best.take();
   }
 
   /// Cycles of the thread with the most work.
@@ -486,25 +496,22 @@ class Search {
   void even_panels(const WorkCut& whole) {
     constexpr double kClearly = 0.95;
     const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile);
-    WorkCut best = work_;
-    double least = kClearly * time_of_panels(whole.panels);
+    BestCut best(work_, kClearly * time_of_panels(whole.panels));
     const std::int64_t most = std::min(ceil_div(whole.columns, tile), 2 * tiles / threads_ + 1);
     for (std::int64_t of_unit = 1; of_unit <= most; ++of_unit) {
       work_.columns = std::min(whole.columns, of_unit * tile);
       for (std::int64_t blocks = 1; blocks <= whole.panels; ++blocks) {
         work_.panels = ceil_div(whole.panels, blocks);
         if (units() > 2 * kUnitsPerThread * threads_) break;
-        const double cycles = time_of_panels(whole.panels);
-        if (cycles >= least) continue;
-        best = work_;
-        least = cycles;
+        best.keep_better(time_of_panels(whole.panels));
       }
     }
-    work_ = best;
+    best.take();
   }
 
   /// Cycles of the busiest thread. A pixel's line that threads with other panels write too goes from core to core:
-  /// 20 cycles, the best of 5, 20 and 60 for 20 layers on 12 threads of a Xeon with AMX.
+  /// 20 cycles, the best of 5, 20 and 60 for 20 layers on 12 threads of a Xeon with AMX. kStart, of a unit, is a guess:
+  /// less than kMinUnitCycles by so much that it decides between equal cuts alone.
   double time_of_panels(std::int64_t all_panels) const {
     constexpr double kStart = 400, kSharedLine = 20;
     const std::int64_t tile = 2 * b_.positions, panel_blocks = ceil_div(all_panels, work_.panels);

@@ -64,27 +64,63 @@ struct RowHalves {
 };
 /// The halves of an image by their rows. In the image, rows that read other kernel rows are not taken together.
 using HalvesByRows = std::array<RowHalves, kMostRows + 1>;
-HalvesByRows halves_by_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
-  HalvesByRows found{};
-  const Axis axis = row_axis(p, b.geometry);
-  const auto of_row = [&](std::int64_t row) { return b.terms.tap_rows == 1 ? TapRange{0, 1} : axis.taps_of(row); };
-  for (std::int64_t first = 0; first < b.geometry.rows; first += b.work.rows) {
-    const std::int64_t end = std::min(first + b.work.rows, b.geometry.rows);
-    const std::int64_t most = even_part(end - first, rows_of_half(b, unit, b.work.columns));
+
+/// Counts them. All rows that read no padding, and all work units of such rows, are counted at once.
+class CountHalves {
+ public:
+  CountHalves(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit)
+      : b_(b), unit_(unit), axis_(row_axis(p, b.geometry)) {
+    const std::int64_t begin = ceil_div(axis_.pad, axis_.stride);
+    whole_ = b.terms.tap_rows == 1 ? TapRange{0, b.geometry.rows}
+                                   : TapRange{begin, std::min(b.geometry.rows, begin + outputs_inside(axis_))};
+  }
+
+  HalvesByRows count() {
+    const std::int64_t rows = b_.geometry.rows, of_unit = b_.work.rows;
+    for (std::int64_t first = 0, units; first < rows; first += units * of_unit) {
+      units = first < whole_.begin ? 1 : std::max<std::int64_t>(1, (whole_.end - first) / of_unit);
+      add_unit(first, std::min(first + of_unit, rows), units);
+    }
+    return found_;
+  }
+
+ private:
+  TapRange taps_of(std::int64_t row) const { return b_.terms.tap_rows == 1 ? TapRange{0, 1} : axis_.taps_of(row); }
+
+  /// The halves of rows [first, end), `times` as many.
+  void add_unit(std::int64_t first, std::int64_t end, std::int64_t times) {
+    const std::int64_t most = even_part(end - first, rows_of_half(b_, unit_, b_.work.columns));
     for (std::int64_t row = first, next; row < end; row = next) {
-      TapRange taps = of_row(row);
+      const std::int64_t whole = row < whole_.begin ? 0 : (std::min(whole_.end, end) - row) / most;
+      if (whole > 0) {
+        add(most, taps_of(row), times * whole);
+        next = row + whole * most;
+        continue;
+      }
+      TapRange taps = taps_of(row);
       for (next = row + 1; next < std::min(end, row + most); ++next) {
-        const TapRange others = of_row(next);
+        const TapRange others = taps_of(next);
         const bool same = taps.begin == others.begin && taps.end == others.end;
-        if (!same && b.input == InputPath::in_rows) break;
+        if (!same && b_.input == InputPath::in_rows) break;
         taps = {std::min(taps.begin, others.begin), std::max(taps.end, others.end)};
       }
-      RowHalves& halves = found[static_cast<std::size_t>(next - row)];
-      ++halves.halves;
-      halves.kernel_rows += taps.end - taps.begin;
+      add(next - row, taps, times);
     }
   }
-  return found;
+  void add(std::int64_t rows, const TapRange& taps, std::int64_t halves) {
+    RowHalves& sum = found_[static_cast<std::size_t>(rows)];
+    sum.halves += halves;
+    sum.kernel_rows += halves * (taps.end - taps.begin);
+  }
+
+  const Blocking& b_;
+  const Bf16Unit& unit_;
+  Axis axis_;
+  TapRange whole_;  // the rows that read no padding
+  HalvesByRows found_{};
+};
+HalvesByRows halves_by_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
+  return CountHalves(p, b, unit).count();
 }
 /// Calls use(rows, RowHalves) for each number of rows that some half has.
 template <class Use>

@@ -29,7 +29,7 @@ constexpr std::int64_t share_of(std::int64_t units, std::int64_t unit, int share
 /// of consecutive units, then takes units that others have left. work(unit) is the time of a unit. A part of the
 /// longest unit is added for threads that the machine slows down, so that among equally even cuts the one with more
 /// units wins: the more threads, the more probable is one that is much slower than the others. If there are many units,
-/// work() is called for the first one only.
+/// work() is called for the first one only. Measured with two threads of a Zen 5, and 4, 8 and 12 of a Xeon with AMX.
 template <class Work>
 double parallel_time(int threads, std::int64_t units, const Work& work) {
   const double wait = threads == 2 ? 1.0 / 16 : 1.0 / 2;
