@@ -50,23 +50,29 @@ struct Ranked {
   DevicePointer device;
   bool staged = false;
   std::optional<double> seconds{};
+  std::vector<KernelOffer> offers{};  ///< quick_offers(), where ranking asked for them
 };
+
+/// quick_offers(), asked once: they take most of a choice's time.
+std::vector<KernelOffer> take_offers(Ranked& one, const Op& op) {
+  return one.offers.empty() ? one.device->quick_offers(op) : std::move(one.offers);
+}
 
 /// How many times as long as predicted all devices of the host will take an op, by the estimate of the first kernel of
 /// `host`. Where that is longer than the predicted time, all of them are slower: their times are closer to the
 /// geometric mean of both.
-double slowness_by_estimate(const Ranked& host, const Op& op) {
-  const std::vector<KernelOffer> offers = host.device->quick_offers(op);
-  if (offers.empty() || !offers.front().seconds) return 1;
-  return std::sqrt(std::max(1.0, *offers.front().seconds / (kUsualEstimate * *host.seconds)));
+double slowness_by_estimate(Ranked& host, const Op& op) {
+  host.offers = host.device->quick_offers(op);
+  if (host.offers.empty() || !host.offers.front().seconds) return 1;
+  return std::sqrt(std::max(1.0, *host.offers.front().seconds / (kUsualEstimate * *host.seconds)));
 }
 
 /// Makes the predicted times of devices in the tensors' memory longer where that may make a trip to another memory the
 /// choice. Among themselves they keep their order. `all` is in order of preference.
 void weigh_trips(const Op& op, std::vector<Ranked>& all) {
   double here = kNever, trip = kNever;
-  const Ranked* preferred = nullptr;
-  for (const Ranked& one : all) {
+  Ranked* preferred = nullptr;
+  for (Ranked& one : all) {
     if (!one.seconds) continue;
     if (!one.staged && preferred == nullptr) preferred = &one;
     double& least = one.staged ? trip : here;
@@ -243,7 +249,7 @@ class AutoDevice final : public DeviceImpl {
     for (const AutoCandidate& one : candidates_) {
       std::optional<double> seconds = one.device->predicted_seconds(op);
       if (one.staged && !seconds) seconds = kNever;  // without a model nothing says that the copies pay
-      all.push_back({one.device, one.staged, seconds});
+      all.push_back({.device = one.device, .staged = one.staged, .seconds = seconds});
     }
     weigh_trips(op, all);
     const auto known = [](const Ranked& one) { return one.seconds.has_value(); };
@@ -273,8 +279,8 @@ class AutoDevice final : public DeviceImpl {
 
   Ranking model_ranking(const Op& op) const {
     std::vector<Candidate> supported, refused;
-    for (const Ranked& one : ranked(op)) {
-      for (Candidate& candidate : candidates_of(*one.device, one.device->quick_offers(op), finite(one.seconds))) {
+    for (Ranked& one : ranked(op)) {
+      for (Candidate& candidate : candidates_of(*one.device, take_offers(one, op), finite(one.seconds))) {
         if (one.staged) candidate.copies = staging_seconds(op);
         (candidate.supported() ? supported : refused).push_back(std::move(candidate));
       }
@@ -372,8 +378,8 @@ class AutoDevice final : public DeviceImpl {
   /// a plan, the next devices are asked.
   Choice next(Way way) const {
     while (way.at < way.ranked.size()) {
-      const Ranked& one = way.ranked[way.at];
-      std::vector<KernelOffer> offers = one.device->quick_offers(way.op);
+      Ranked& one = way.ranked[way.at];
+      std::vector<KernelOffer> offers = take_offers(one, way.op);
       if (any_supported(offers)) {
         Choice choice{one.device, std::move(offers), explanation(one, way.ranked, way.op) + way.passed_over};
         choice.otherwise = [this, way = std::move(way)](std::vector<KernelOffer> refused) mutable {

@@ -446,12 +446,23 @@ std::vector<Case> tuned(const Device& device, const std::vector<Case>& layers) {
   return done;
 }
 
-/// On an `auto`, and where there is a GPU also on one whose tensors lie on the host. Choices do not ask cuDNN, but the
-/// tuning does, which its heuristics' engine shortens by seconds.
+/// Choices do not ask cuDNN, but the tuning does, which its heuristics' engine shortens by seconds. Builds without
+/// cuDNN have no such option.
+Device open_auto(const std::string& options) {
+  try {
+    return open("auto?algorithm=heuristic" + (options.empty() ? "" : "&" + options));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    return open("auto" + (options.empty() ? "" : "?" + options));
+  }
+}
+
+/// On an `auto`, and where there is a GPU also on one whose tensors lie on the host.
 std::vector<Overhead> measure_all_choices() {
   std::vector<Overhead> all;
-  for (const char* uri : {"auto?algorithm=heuristic", "auto?algorithm=heuristic&memory=host"}) {
-    const Device device = open(uri);
+  for (const char* options : {"", "memory=host"}) {
+    const Device device = open_auto(options);
+    const std::string uri = device.info().uri;
     for (const char* dtype : {"f32", "bf16", "f16"}) {
       const std::string where = std::string(dtype) + " on " + uri;
       all.push_back(measure_choices("choose() by the model, " + where, device, some_layers(dtype, 0, 3), kModelLimit));

@@ -13,6 +13,7 @@
 #include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/estimate.h"
+#include "cpu/common/grid_time.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -52,6 +53,7 @@ class BestCut {
     best_ = work_;
     least_ = cost;
   }
+  double least() const { return least_; }
   void take() { work_ = best_; }
 
  private:
@@ -59,6 +61,15 @@ class BestCut {
   WorkCut best_;
   double least_;
 };
+
+/// The order of a cut's work units: see work_unit_at().
+UnitAxes<5> axes_of_units(const WorkCut& cut) {
+  const std::int64_t blocks = cut.row_blocks * cut.column_blocks * cut.group_blocks * cut.panel_blocks;
+  const std::int64_t image_blocks = cut.count / blocks;
+  if (cut.weights_outermost)
+    return {cut.group_blocks, cut.panel_blocks, image_blocks, cut.row_blocks, cut.column_blocks};
+  return {image_blocks, cut.row_blocks, cut.column_blocks, cut.group_blocks, cut.panel_blocks};
+}
 
 /// Fills one Blocking. The steps depend on one another in the order of run().
 class Search {
@@ -420,7 +431,7 @@ class Search {
     const std::int64_t row_blocks = ceil_div(g_.rows, whole.rows), column_blocks = ceil_div(g_.columns, whole.columns);
     const std::int64_t most_rows = std::max(row_blocks, std::min(g_.rows / g_.pool, wanted));
     const std::int64_t most_columns = g_.rows < threads_ ? std::max(column_blocks, wanted) : column_blocks;
-    BestCut best(work_, kClearly * busiest_cycles());
+    BestCut best(work_, kClearly * busiest_cycles(std::numeric_limits<double>::infinity()));
     for (std::int64_t rows = row_blocks; rows <= most_rows; ++rows) {
       work_.rows = round_up(ceil_div(g_.rows, rows), g_.pool);
       if (ceil_div(g_.rows, work_.rows) < rows) continue;
@@ -432,20 +443,21 @@ class Search {
         for (std::int64_t blocks = 1; blocks <= std::min(whole.panels, wanted); ++blocks) {
           work_.panels = ceil_div(whole.panels, blocks);
           if (units() > std::max(wanted, row_blocks * column_blocks)) break;
-          best.keep_better(busiest_cycles());
+          best.keep_better(busiest_cycles(best.least()));
         }
       }
     }
     best.take();
   }
 
-  /// Cycles of the thread with the most work.
-  double busiest_cycles() {
+  /// Cycles of the thread with the most work; infinite if they are not below `enough`.
+  double busiest_cycles(double enough) {
     count_work();
     b_.strip = shape();
     if (work_.count == 1) return cycles_of(work_unit_at(b_, 0));
-    return region_cycles(threads_) +
-           parallel_time(threads_, work_.count, [&](std::int64_t unit) { return cycles_of(work_unit_at(b_, unit)); });
+    const double region = region_cycles(threads_);
+    const auto work = [&](std::int64_t unit) { return cycles_of(work_unit_at(b_, unit)); };
+    return region + grid_time(threads_, axes_of_units(work_), work, enough - region);
   }
 
   double cycles_of(const WorkUnit& work) const {
@@ -496,27 +508,28 @@ class Search {
   void even_panels(const WorkCut& whole) {
     constexpr double kClearly = 0.95;
     const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile);
-    BestCut best(work_, kClearly * time_of_panels(whole.panels));
+    BestCut best(work_, kClearly * time_of_panels(whole.panels, std::numeric_limits<double>::infinity()));
     const std::int64_t most = std::min(ceil_div(whole.columns, tile), 2 * tiles / threads_ + 1);
     for (std::int64_t of_unit = 1; of_unit <= most; ++of_unit) {
       work_.columns = std::min(whole.columns, of_unit * tile);
       for (std::int64_t blocks = 1; blocks <= whole.panels; ++blocks) {
         work_.panels = ceil_div(whole.panels, blocks);
         if (units() > 2 * kUnitsPerThread * threads_) break;
-        best.keep_better(time_of_panels(whole.panels));
+        best.keep_better(time_of_panels(whole.panels, best.least()));
       }
     }
     best.take();
   }
 
-  /// Cycles of the busiest thread. A pixel's line that threads with other panels write too goes from core to core:
-  /// 20 cycles, the best of 5, 20 and 60 for 20 layers on 12 threads of a Xeon with AMX. kStart, of a unit, is a guess:
-  /// less than kMinUnitCycles by so much that it decides between equal cuts alone.
-  double time_of_panels(std::int64_t all_panels) const {
+  /// Cycles of the busiest thread; infinite if they are not below `enough`. A pixel's line that threads with other
+  /// panels write too goes from core to core: 20 cycles, the best of 5, 20 and 60 for 20 layers on 12 threads of a Xeon
+  /// with AMX. kStart, of a unit, is a guess: less than kMinUnitCycles by so much that it decides between equal cuts
+  /// alone.
+  double time_of_panels(std::int64_t all_panels, double enough) const {
     constexpr double kStart = 400, kSharedLine = 20;
     const std::int64_t tile = 2 * b_.positions, panel_blocks = ceil_div(all_panels, work_.panels);
     const double shared = panel_blocks > 1 ? kSharedLine : 0;
-    return parallel_time(threads_, ceil_div(g_.columns, work_.columns) * panel_blocks, [&](std::int64_t unit) {
+    const auto work = [&](std::int64_t unit) {
       const std::int64_t first = unit / panel_blocks * work_.columns;
       const std::int64_t columns = std::min(work_.columns, g_.columns - first);
       const std::int64_t panels = std::min(work_.panels, all_panels - unit % panel_blocks * work_.panels);
@@ -524,7 +537,8 @@ class Search {
       // The first tile waits for the weights.
       const std::int64_t cycles = tiles * (steps * kStepCycles + panels * kPanelCycles) + steps * kStepCycles / 2;
       return static_cast<double>(cycles) + kStart + shared * static_cast<double>(columns);
-    });
+    };
+    return grid_time(threads_, UnitAxes<2>{ceil_div(g_.columns, work_.columns), panel_blocks}, work, enough);
   }
 
   /// Whether threads that compute different panels of a pixel write to the same cache line of y.

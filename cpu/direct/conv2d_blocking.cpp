@@ -7,9 +7,11 @@
 #include "cpu/direct/conv2d_blocking.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/grid_time.h"
 
 namespace gable::cpu {
 namespace {
@@ -27,6 +29,12 @@ constexpr std::int64_t kFloat = sizeof(float);
 struct Candidate {
   std::int64_t rows, pixels, chunk;
 };
+
+/// The order of units: see UnitGrid::at().
+UnitAxes<5> axes_of_units(const UnitGrid& u) {
+  if (u.weights_once) return {u.groups, u.out_tiles, u.image_blocks, u.row_blocks, u.pixel_blocks};
+  return {u.image_blocks, u.row_blocks, u.pixel_blocks, u.groups, u.out_tiles};
+}
 
 class Search {
  public:
@@ -162,10 +170,10 @@ class Search {
     const std::int64_t wanted = units_wanted(threads_);
     const Candidate whole = c;
     const bool may_follow_weights = p_.groups == 1, follow_weights = b_.units.weights_once;
-    double least = busiest(c, follow_weights);
+    double least = busiest(c, follow_weights, std::numeric_limits<double>::infinity());
     const auto try_cut = [&](const Candidate& tried) {
       for (const bool once : {follow_weights, may_follow_weights}) {
-        const double found = busiest(tried, once);
+        const double found = busiest(tried, once, least);
         if (found >= least) continue;
         c = tried;
         b_.units.weights_once = once;
@@ -191,17 +199,18 @@ class Search {
     while (units(c) < threads_ && b_.unit_lanes > std::max(b_.tile.panel_lanes, line)) b_.unit_lanes /= 2;
   }
 
-  /// The time of the busiest thread, in pixels of a vector of lanes.
-  double busiest(const Candidate& c, bool weights_once) const {
+  /// The time of the busiest thread, in pixels of a vector of lanes; infinite if it is not below `enough`.
+  double busiest(const Candidate& c, bool weights_once, double enough) const {
     UnitGrid units = grid(c, 1);
     units.weights_once = weights_once;
-    return parallel_time(threads_, units.count(), [&](std::int64_t unit) {
+    const auto work = [&](std::int64_t unit) {
       const UnitPlace place = units.at(unit);
       const std::int64_t rows = std::min(units.rows, p_.out_h() - place.first_row);
       const std::int64_t pixels = std::min(units.pixels, p_.out_w() - place.first_pixel);
       const std::int64_t lanes = std::min(b_.unit_lanes, p_.group_k() - place.out_tile * b_.unit_lanes);
       return time_of(rows, pixels) * static_cast<double>(ceil_div(lanes, kernels_.lanes));
-    });
+    };
+    return grid_time(threads_, axes_of_units(units), work, enough);
   }
 
   /// The time of a unit's rows of pixels, in pixels: each tile waits for its weights, even with few pixels, and each

@@ -2,10 +2,12 @@
 #include "cpu/pointwise/pointwise_blocking.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu/common/cache.h"
 #include "cpu/common/core.h"
 #include "cpu/common/estimate.h"
+#include "cpu/common/grid_time.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -53,22 +55,24 @@ PointwiseUnits units_of(const Conv2dProblem& p, const PointwiseBlocking& b, std:
   return {pixels, lanes, ceil_div(b.pixels, pixels), ceil_div(p.k, lanes)};
 }
 
-/// The time of the busiest thread, in pixels of a panel.
+/// The time of the busiest thread, in pixels of a panel; infinite if it is not below `enough`.
 double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseUnits& units, std::int64_t vector,
-            int threads) {
+            int threads, double enough) {
   const std::int64_t panel = b.tile.vectors * vector;
   const double start = kUnitTiles * static_cast<double>(b.tile.pixels);
   const double pixel_cycles = static_cast<double>(p.c);  // of a panel
   const double read = (b.copies_input ? kCopiedPixel : kReadPixel) + kPixelCycles / pixel_cycles;
   const double of_tile = kTilePixels + kTileCycles / pixel_cycles;
   const double region = units.pixel_blocks * units.lane_blocks > 1 ? region_cycles(threads) / pixel_cycles : 0;
-  return region + parallel_time(threads, units.pixel_blocks * units.lane_blocks, [&](std::int64_t unit) {
-           const std::int64_t pixels = std::min(units.pixels, b.pixels - unit / units.lane_blocks * units.pixels);
-           const std::int64_t lanes = std::min(units.lanes, p.k - unit % units.lane_blocks * units.lanes);
-           const auto tiles = static_cast<double>(ceil_div(pixels, b.tile.pixels));
-           const double panels = static_cast<double>(round_up(lanes, vector)) / static_cast<double>(panel);
-           return (static_cast<double>(pixels) + tiles * of_tile) * panels + static_cast<double>(pixels) * read + start;
-         });
+  const auto work = [&](std::int64_t unit) {
+    const std::int64_t pixels = std::min(units.pixels, b.pixels - unit / units.lane_blocks * units.pixels);
+    const std::int64_t lanes = std::min(units.lanes, p.k - unit % units.lane_blocks * units.lanes);
+    const auto tiles = static_cast<double>(ceil_div(pixels, b.tile.pixels));
+    const double panels = static_cast<double>(round_up(lanes, vector)) / static_cast<double>(panel);
+    return (static_cast<double>(pixels) + tiles * of_tile) * panels + static_cast<double>(pixels) * read + start;
+  };
+  const UnitAxes<2> axes{units.pixel_blocks, units.lane_blocks};
+  return region + grid_time(threads, axes, work, enough - region);
 }
 
 /// Whether a matrix-vector product takes less time than starting threads.
@@ -99,14 +103,14 @@ PointwiseUnits feed_threads(const Conv2dProblem& p, const PointwiseKernels& kern
   const std::int64_t fewest = b.panels_outside ? ceil_div(b.pixels, b.group_pixels) : 1;
   PointwiseUnits best = units_of(p, b, ceil_div(b.pixels, fewest), p.k);
   if (fewest >= wanted) return best;
-  double least_cost = cost(p, b, best, kernels.lanes, threads);
+  double least_cost = cost(p, b, best, kernels.lanes, threads, std::numeric_limits<double>::infinity());
   for (std::int64_t blocks = fewest; blocks <= wanted; ++blocks) {
     const std::int64_t pixels = std::min(b.pixels, round_up(ceil_div(b.pixels, blocks), step));
     if (blocks > fewest && pixels < least) break;
     for (std::int64_t lane_blocks = 1; blocks * lane_blocks <= wanted; ++lane_blocks) {
       const PointwiseUnits units = units_of(p, b, pixels, std::min(p.k, round_up(ceil_div(p.k, lane_blocks), panel)));
       if (units.lane_blocks < lane_blocks) continue;  // tried already
-      const double found = cost(p, b, units, kernels.lanes, threads);
+      const double found = cost(p, b, units, kernels.lanes, threads, least_cost);
       if (found >= least_cost) continue;
       best = units;
       least_cost = found;

@@ -117,6 +117,16 @@ TEST_CASE("a host whose kernel estimates more than is predicted loses to a trip,
   check_first(kBoth, 2000, 100, "choose_host", 8e-6);  // 27.1 us on the other
 }
 
+TEST_CASE("a host whose estimate is asked for is asked once, by a choice and by a plan") {
+  const Device device = open(kBoth);
+  setenv("GABLE_TEST_ASKED", "", 1);
+  choose(device, add(8000));
+  CHECK(std::string(std::getenv("GABLE_TEST_ASKED")) == "+");
+  device.plan(add(8000));
+  CHECK(std::string(std::getenv("GABLE_TEST_ASKED")) == "++");
+  unsetenv("GABLE_TEST_ASKED");
+}
+
 TEST_CASE("a host's preferred device speaks for all of them") {
   setenv("GABLE_TEST_ESTIMATE", "4.8", 1);
   const Ranking ranking = choose(open("auto?only=choose_gpu,choose_host,choose_slow&memory=host"), add(32000));

@@ -5,11 +5,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "cpu/common/aligned.h"
+#include "cpu/common/grid_time.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/strips.h"
 #include "cpu/common/tiling.h"
@@ -150,6 +152,26 @@ TEST_CASE("the time of parallel units is that of the last thread, which takes wh
   CHECK(rounded(parallel_time(2, 4, [](std::int64_t unit) { return unit < 2 ? 4.0 : 1.0; })) == 6);
   // Of equal cuts the finer one is better.
   CHECK(parallel_time(2, 8, [](std::int64_t) { return 0.25; }) < parallel_time(2, 2, one));
+}
+
+TEST_CASE("the time of a grid of units is that of its units, or infinite where it is not below what is enough") {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  for (const int threads : {1, 2, 3, 5, 16, 65}) {
+    for (const UnitAxes<3>& blocks : {UnitAxes<3>{1, 1, 1}, UnitAxes<3>{7, 1, 3}, UnitAxes<3>{2, 5, 4},
+                                      UnitAxes<3>{1, 33, 1}, UnitAxes<3>{16, 1, 4}, UnitAxes<3>{3, 3, 9}}) {
+      for (const double part : {1.0, 0.5, 0.1}) {  // of the last block of an axis
+        const auto work = [&](std::int64_t unit) {
+          const auto time = [&](std::int64_t at, std::int64_t count) { return at + 1 == count ? part : 1; };
+          return (0.3 + time(unit / blocks[2] / blocks[1], blocks[0])) * time(unit / blocks[2] % blocks[1], blocks[1]) *
+                 (0.7 + time(unit % blocks[2], blocks[2]));
+        };
+        const double each = parallel_time(threads, blocks[0] * blocks[1] * blocks[2], work);
+        CHECK(grid_time(threads, blocks, work, kAny) == doctest::Approx(each).epsilon(1e-12));
+        CHECK(grid_time(threads, blocks, work, each * 1.001) == doctest::Approx(each).epsilon(1e-12));
+        CHECK(grid_time(threads, blocks, work, each * 0.999) >= each * 0.999);
+      }
+    }
+  }
 }
 
 TEST_CASE("the taps of an output that read the image are those whose coordinate is inside") {

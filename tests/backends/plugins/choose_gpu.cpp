@@ -3,7 +3,8 @@
 //                 on the host; of a second kernel it says no time. It refuses to copy to a memory that is not cuda:7.
 //                 It is gone while GABLE_TEST_GONE is set
 //   choose_host   host memory; 4 ns an element predicted; two kernels, of which the second is the faster in truth and
-//                 is searched for; the first estimates GABLE_TEST_ESTIMATE times what is predicted, nothing without it
+//                 is searched for; the first estimates GABLE_TEST_ESTIMATE times what is predicted, nothing without it.
+//                 Each question makes GABLE_TEST_ASKED longer
 //   choose_slow   host memory; 1 ns an element predicted. Like a vendor's library, it must be asked whether it can
 //                 add: it can't add an odd number of elements
 #include <chrono>
@@ -69,6 +70,8 @@ class ChooseDevice final : public DeviceImpl {
       if (output_shape(op).elements() % 2 != 0) return {{"asked", "its library takes even counts", {}}};
       return {offer("asked", 0)};
     }
+    if (const char* asked = std::getenv("GABLE_TEST_ASKED"))
+      setenv("GABLE_TEST_ASKED", (std::string(asked) + "+").c_str(), 1);
     KernelOffer quick = offer("quick", 0);
     quick.search = [=](const PlanSearch& search) {
       PlanDetails details = details_of("quick");
