@@ -9,10 +9,20 @@
 namespace gable {
 
 void put_fastest_first(std::vector<KernelOffer>& offers) {
-  const auto key = [](const KernelOffer& offer) {
-    return offer.seconds.value_or(std::numeric_limits<double>::infinity());
+  const auto key = [](const KernelOffer* offer) {
+    return offer->seconds.value_or(std::numeric_limits<double>::infinity());
   };
-  std::stable_sort(offers.begin(), offers.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  std::vector<KernelOffer*> left;
+  std::vector<KernelOffer> sorted;
+  left.reserve(offers.size());
+  sorted.reserve(offers.size());
+  for (KernelOffer& offer : offers) left.push_back(&offer);
+  while (!left.empty()) {  // offers are few, and large to move
+    const auto first = std::min_element(left.begin(), left.end(), [&](auto* a, auto* b) { return key(a) < key(b); });
+    sorted.push_back(std::move(**first));
+    left.erase(first);
+  }
+  offers = std::move(sorted);
 }
 
 std::string requested_kernel(const DeviceUri& uri, const std::vector<std::string>& known) {

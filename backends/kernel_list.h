@@ -70,6 +70,7 @@ class KernelList {
   std::vector<KernelOffer> offers(const Op& op, const Machine& machine, const Place& place,
                                   const std::string& only) const {
     std::vector<KernelOffer> all;
+    all.reserve(weighted_.size());
     if (has_weights(op)) {
       const auto shared = std::make_shared<const WeightedOp>(weighted_op(op));
       for (const Kernel& kernel : weighted_) {
