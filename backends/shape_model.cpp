@@ -75,6 +75,20 @@ GroupBlocks group_blocks(const Conv2dProblem& p) {
           .parts = in % 4 == 0 && out % 4 == 0 && in < 16 && out < 16 ? 1.0 : 0.0};
 }
 
+/// How much of what a layer reads and writes are weights: with few pixels, they are nearly all.
+double weights_share(const Conv2dProblem& p) {
+  const auto weights = static_cast<double>(p.k * p.group_c() * p.r * p.s);
+  return std::log1p(weights / static_cast<double>(p.x_elements() + p.conv_elements()) * static_cast<double>(p.n));
+}
+
+/// log of a window's taps over the pixels of the image that it can read at once: the others read padding.
+double taps_beyond(const Conv2dProblem& p) {
+  const auto beyond = [](std::int64_t taps, std::int64_t size) {
+    return std::max(1.0, static_cast<double>(taps) / static_cast<double>(size));
+  };
+  return std::log(beyond(p.r, p.h) * beyond(p.s, p.w));
+}
+
 double log_of(std::int64_t count, double most) { return std::log(std::min(static_cast<double>(count), most)); }
 
 double roof_of(double multiply_adds, double bytes, const Rates& rates) {
@@ -144,7 +158,9 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     first.waste_16,
                                                     first.waste_32,
                                                     blocks.whole,
-                                                    blocks.parts};
+                                                    blocks.parts,
+                                                    weights_share(p),
+                                                    taps_beyond(p)};
   const auto load = static_cast<std::size_t>(p.n > 1 ? 3 : std::clamp(rates.threads, 1, 3) - 1);
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

@@ -14,6 +14,9 @@ With --classes other classes keep the tree's laws: those in which layers that we
 
 --check takes records of `gable bench` and of `gable regret`.
 
+Layers whose times no law alone says are left out of the fit: windows with taps that read padding alone, which `cpu` does not compute, and
+those that oneDNN is kept from its brgemm kernels for.
+
 Times are the first quartile of each row's runs, as `gable regret` judges. Short rows of few runs are left out: some that the system
 interrupted would decide. Each record's pair of times counts for itself: between two records a machine may have changed its clock.
 """
@@ -27,7 +30,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial", "vectors")
@@ -88,6 +91,48 @@ class Layer:
         return found
 
 
+def kept_taps(e: dict[str, int], axis: str) -> tuple[int, int]:
+    """The first tap that some output reads the image with, and how many there are (backends/cpu/cropped.cpp)."""
+    size, outputs, taps, stride, pad, dilation = (e[one + axis] for one in "iokspd")
+    dilation += 1
+    before = max(0, math.ceil((pad - (outputs - 1) * stride) / dilation))
+    begin = min(before, pad // dilation, taps - 1)
+    return begin, min(max(math.ceil((size + pad) / dilation), begin + 1), taps) - begin
+
+
+def cropped(layer: Layer) -> Layer:
+    """The layer as `cpu` computes it: without the taps that no output reads the image with."""
+    e = layer.extents
+    kept = {axis: kept_taps(e, axis) for axis in "hw"}
+    if all(kept[axis] == (0, e["k" + axis]) for axis in "hw"):
+        return layer
+    for axis, (begin, count) in kept.items():
+        e["k" + axis] = count
+        e["p" + axis] -= begin * (e["d" + axis] + 1)
+    return replace(layer, problem="".join(f"{name}{value}" for name, value in e.items()))
+
+
+def as_computed(layer: Layer, device: str) -> Layer:
+    return cropped(layer) if device == "cpu" else layer
+
+
+def avoids_brgemm(e: dict[str, int]) -> bool:
+    """Whether oneDNN is kept from its brgemm kernels (backends/onednn/recipe.cpp): its times have factors of their own."""
+    blind = any(taps_inside(e, column) == 0 for column in {*range(min(e["ow"], e["pw"] + 1)), e["ow"] - 1})
+    window = e["kh"] * e["kw"] > 1
+    return blind or window and (e["ow"] == 1 and e["sw"] > 1 or e["sh"] > e["kh"] or e["sw"] > e["kw"])
+
+
+def taps_inside(e: dict[str, int], column: int) -> int:
+    first = column * e["sw"] - e["pw"]
+    return sum(0 <= first + tap * (e["dw"] + 1) < e["iw"] for tap in range(e["kw"]))
+
+
+def is_usual(layer: Layer) -> bool:
+    """Whether the laws alone say its times, so that they can be fitted to it."""
+    return cropped(layer) is layer and not avoids_brgemm(layer.extents)
+
+
 def out(e: dict[str, int], axis: str) -> int:
     return (e["i" + axis] + 2 * e["p" + axis] - (e["k" + axis] - 1) * (e["d" + axis] + 1) - 1) // e["s" + axis] + 1
 
@@ -144,6 +189,17 @@ def group_blocks(e: dict[str, int]) -> list[float]:
     ]
 
 
+def weights_share(e: dict[str, int]) -> float:
+    """How much of what a layer reads and writes are weights: with few pixels, they are nearly all."""
+    weights = e["oc"] * e["ic"] // e["g"] * e["kh"] * e["kw"]
+    return math.log1p(weights / (e["ic"] * e["ih"] * e["iw"] + e["oc"] * e["oh"] * e["ow"]))
+
+
+def taps_beyond(e: dict[str, int]) -> float:
+    """log of a window's taps over the pixels of the image that it can read at once: the others read padding."""
+    return math.log(max(1.0, e["kh"] / e["ih"]) * max(1.0, e["kw"] / e["iw"]))
+
+
 def features(layer: Layer) -> list[float]:
     e = layer.extents
     size = math.log(min(roof(layer) * 1e6, 2e4))
@@ -172,7 +228,12 @@ def features(layer: Layer) -> list[float]:
         1 if e["kh"] > e["kw"] else 0,
         *first_layer(e),
         *group_blocks(e),
+        weights_share(e),
+        taps_beyond(e),
     ]
+
+
+COUNT = len(features(Layer("mb1ic16ih4oc8kh1", "f32", "nhwc", {})))  # of features; tables that have fewer are older
 
 
 def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
@@ -371,7 +432,8 @@ def shipped_tables(folder: Path, kind: str) -> Fits:
                 continue
             rows = re.findall(r"ShapeFit\{\s*\{(.*?)\},\s*(\S+),\s*(\S+)\},", tables[name], re.DOTALL)
             for class_name, (weights, least, most) in zip(CLASSES, rows, strict=True):
-                fits[device, *place, class_name] = Fit([float(one) for one in weights.split(",")], float(least), float(most))
+                numbers = [float(one) for one in weights.split(",")]
+                fits[device, *place, class_name] = Fit(numbers + [0.0] * (COUNT - len(numbers)), float(least), float(most))
     return fits
 
 
@@ -398,9 +460,15 @@ def fit_all(layers: Sequence[Layer], kept: Fits | None = None, only_move: bool =
     return fits
 
 
+def predicted(layer: Layer, fits: Fits, device: str) -> float:
+    """By the law alone: without the factors that oneDNN has where it avoids brgemm."""
+    computed = as_computed(layer, device)
+    key = (load_of(layer), layer.layout, layer.dtype, shape_class(computed.extents))
+    return shipped(fits, device, *key).seconds(computed)
+
+
 def pick(layer: Layer, fits: Fits) -> str:
-    key = (load_of(layer), layer.layout, layer.dtype, shape_class(layer.extents))
-    cpu, onednn = (shipped(fits, device, *key).seconds(layer) for device in DEVICES)
+    cpu, onednn = (predicted(layer, fits, device) for device in DEVICES)
     return "onednn" if onednn * MARGIN < cpu else "cpu"
 
 
@@ -507,7 +575,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--classes", nargs="+", choices=CLASSES, default=CLASSES, help="fit laws of these classes; with --keep or --move")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
-    layers = [one for one in read(options.fit, options.cpu) if shape_class(one.extents) in options.classes]
+    layers = [one for one in read(options.fit, options.cpu) if is_usual(one) and shape_class(one.extents) in options.classes]
     tree = Path(__file__).resolve().parents[1] / "backends"
     keep = options.keep or options.move
     fits = fit_all(layers, shipped_tables(tree, options.cpu) if keep else None, options.move)

@@ -40,7 +40,7 @@ def test_classes(problem, name):
 
 def test_first_layers_are_told_apart_by_their_windows():
     def last(problem):
-        return fit_choice.features(layer(problem))[-6:-2]
+        return fit_choice.features(layer(problem))[-8:-4]
 
     assert last("mb1ic3ih224oc64oh56kh4sh4") == [0, 1, pytest.approx(math.log(16 / 12)), pytest.approx(math.log(32 / 12))]
     assert last("mb1ic3ih224oc64oh112kh3sh2ph1")[:2] == [0, 0]
@@ -60,7 +60,36 @@ def test_first_layers_are_told_apart_by_their_windows():
     ],
 )
 def test_groups_are_told_apart_by_whole_blocks_of_channels(problem, found):
-    assert fit_choice.features(layer(problem))[-2:] == found
+    assert fit_choice.features(layer(problem))[-4:-2] == found
+
+
+def test_layers_of_few_pixels_are_told_apart_by_their_weights_and_by_windows_beyond_the_image():
+    share, beyond = fit_choice.features(layer("mb1ic64ih2oc32kh3ph1"))[-2:]
+    assert share == pytest.approx(math.log(1 + 64 * 32 * 9 / (64 * 4 + 32 * 4)))
+    assert beyond == pytest.approx(2 * math.log(3 / 2))
+    assert fit_choice.features(layer("mb1ic64ih9oc32kh3ph1"))[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "taps", "padding"),
+    [
+        ("mb1ic16ih2oc8kh5ph2", 3, 1),  # of five rows, outputs read two with the last three and two with the first three
+        ("mb1ic16ih3oc8kh5ph2", 5, 2),
+        ("mb1ic16ih1oc8kh3ph1", 1, 0),
+        ("mb1ic16ih9oc8kh3ph1", 3, 1),
+    ],
+)
+def test_cpu_computes_windows_without_the_taps_that_read_padding_alone(problem, taps, padding):
+    e = fit_choice.as_computed(layer(problem), "cpu").extents
+    assert (e["kh"], e["kw"], e["ph"], e["pw"]) == (taps, taps, padding, padding)
+    assert (e["oh"], e["ow"]) == (layer(problem).extents["oh"], layer(problem).extents["ow"])
+    assert fit_choice.is_usual(layer(problem)) == (taps == layer(problem).extents["kh"])
+
+
+def test_layers_that_onednn_keeps_from_brgemm_are_not_usual():
+    assert not fit_choice.is_usual(layer("mb1ic16ih9oc8kh2sh3"))  # a stride beyond the window
+    assert not fit_choice.is_usual(layer("mb1ic16ih9iw3oc8oh9ow1kh3sw3ph1pw0"))
+    assert fit_choice.is_usual(layer("mb1ic16ih9oc8kh1sh3"))
 
 
 def layers_by_law():
@@ -269,7 +298,7 @@ def test_two_threads_with_amx_are_predicted_longer_than_measured():
         fits = fit_choice.fit_all(layers)
         for device, seconds in (("cpu", 1e-5), ("onednn", 2e-5)):
             law = fits[device, 1, "nhwc", "f32", "pointwise"]
-            assert law.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.01)
+            assert law.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.02)
             kept = fit_choice.fit_all(layers, fits, only_move=True)[device, 1, "nhwc", "f32", "pointwise"]
             assert kept.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.01)
     for device in fit_choice.DEVICES:
