@@ -8,9 +8,15 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 struct gable_device {
   gable::Device device;
+};
+
+struct gable_device_list {
+  std::vector<gable::DeviceInfo> devices;
+  std::vector<gable_device_info> infos;  ///< with the texts of `devices`
 };
 
 struct gable_plan {
@@ -67,7 +73,7 @@ template <typename Enum, typename CEnum>
 constexpr bool are_twins(Enum mine, CEnum c) {
   return static_cast<int>(mine) == static_cast<int>(c);
 }
-// C enumerators, and Python's in api/python/gable_c.py, have the numbers of their C++ twins.
+// C enumerators, and Python's in api/python/gable/_c.py, have the numbers of their C++ twins.
 static_assert(are_twins(gable::DType::f32, GABLE_F32) && are_twins(gable::DType::f16, GABLE_F16) &&
               are_twins(gable::DType::bf16, GABLE_BF16));
 static_assert(are_twins(gable::Layout::nchw, GABLE_NCHW) && are_twins(gable::Layout::nhwc, GABLE_NHWC));
@@ -221,6 +227,14 @@ const Wanted& op_of(const gable::Plan& plan, const char* function) {
   return *wanted;
 }
 
+gable_device_info info_of(const gable::DeviceInfo& device) {
+  return {.uri = device.uri.c_str(),
+          .backend = device.backend.c_str(),
+          .name = device.name.c_str(),
+          .reason = device.available ? nullptr : device.reason.c_str(),
+          .on_host = device.memory.kind == gable::Memory::Kind::host ? 1 : 0};
+}
+
 }  // namespace
 
 extern "C" {
@@ -237,6 +251,22 @@ gable_status gable_open(const char* uri, gable_device** device) {
 }
 
 void gable_close(gable_device* device) { delete device; }
+
+gable_status gable_list_devices(gable_device_list** list) {
+  return guarded([&] {
+    require(list, "list");
+    auto made = std::make_unique<gable_device_list>();
+    made->devices = gable::devices();
+    for (const gable::DeviceInfo& device : made->devices) made->infos.push_back(info_of(device));
+    *list = made.release();
+  });
+}
+
+const gable_device_info* gable_device_list_at(const gable_device_list* list, size_t index) {
+  return list != nullptr && index < list->infos.size() ? &list->infos[index] : nullptr;
+}
+
+void gable_device_list_release(gable_device_list* list) { delete list; }
 
 gable_conv2d gable_conv2d_default(void) {
   gable_conv2d conv{};
@@ -284,6 +314,21 @@ gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, 
   return guarded([&] {
     require(plan, "plan");
     copy_text(plan->plan->kernel(), text, size, needed);
+  });
+}
+
+gable_status gable_plan_device(const gable_plan* plan, char* text, size_t size, size_t* needed) {
+  return guarded([&] {
+    require(plan, "plan");
+    copy_text(plan->plan->device_uri(), text, size, needed);
+  });
+}
+
+gable_status gable_plan_threads(const gable_plan* plan, int* threads) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(threads, "threads");
+    *threads = plan->plan->threads();
   });
 }
 

@@ -12,7 +12,7 @@ import torch
 from pytorch.layer import Call, Layer, Operands
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "api" / "python"))
-from gable_c import ACTIVATIONS, DTYPES, MATHS, CConv2d  # noqa: E402
+from gable._c import ACTIVATIONS, DTYPES, MATHS, CConv2d  # noqa: E402
 
 
 class GableError(Exception):

@@ -109,7 +109,29 @@ static void check_batches(const gable_device* device) {
   gable_batch_weights_release(NULL);
 }
 
+/* A menu of devices: what each is, and why one can't be opened (tests/backends has plugins that can't). */
+static void check_devices(void) {
+  gable_device_list* list = NULL;
+  const gable_device_info* info = NULL;
+  size_t count = 0;
+  int cpus = 0;
+  check(gable_list_devices(NULL) == GABLE_INVALID_ARGUMENT, "a null list is refused");
+  check(gable_list_devices(&list) == GABLE_OK, "the devices are listed");
+  for (; (info = gable_device_list_at(list, count)) != NULL; ++count) {
+    gable_device* device = NULL;
+    check(info->uri != NULL && info->backend != NULL && info->name != NULL, "a device has its texts");
+    check(gable_open(info->uri, &device) == GABLE_OK || info->reason != NULL, "one without a reason opens");
+    gable_close(device);
+    if (strcmp(info->uri, "cpu") == 0 && strcmp(info->backend, "cpu") == 0 && info->on_host == 1) ++cpus;
+  }
+  check(cpus == 1, "the CPU is among them, once");
+  check(gable_device_list_at(list, count + 1) == NULL && gable_device_list_at(NULL, 0) == NULL, "there is no other");
+  gable_device_list_release(list);
+  gable_device_list_release(NULL);
+}
+
 int main(void) {
+  check_devices();
   gable_device* device = NULL;
   check(gable_open("reference", &device) == GABLE_OK, "the reference opens");
   check(gable_open("nosuch", &device) == GABLE_UNAVAILABLE, "an unknown backend is unavailable");
@@ -135,6 +157,11 @@ int main(void) {
   check(needed > sizeof text && strlen(text) == sizeof text - 1, "a long text is cut and its size told");
   check(gable_plan_kernel(plan, text, sizeof text, &needed) == GABLE_OK && strlen(text) + 1 == needed,
         "its kernel has a name");
+  check(gable_plan_device(plan, text, sizeof text, &needed) == GABLE_OK && strncmp(text, "reference", 9) == 0,
+        "the device that runs it has its URI");
+  int threads = -1;
+  check(gable_plan_threads(plan, &threads) == GABLE_OK && threads >= 1, "a run on the CPU uses threads");
+  check(gable_plan_threads(plan, NULL) == GABLE_INVALID_ARGUMENT, "a null count is refused");
   int fused = -1;
   check(gable_plan_fused(plan, &fused) == GABLE_OK && fused == 1, "it pools inside its kernel");
   gable_error_bound bound = {-1, -1, -1};

@@ -6,7 +6,7 @@ import statistics
 
 import compare_pytorch as compare
 import pytest
-from gable_c import CConv2d
+from gable._c import CConv2d
 from pytorch.contestants import Contestant
 from pytorch.gable_api import c_conv2d
 from pytorch.layer import Layer

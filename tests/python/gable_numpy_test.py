@@ -192,6 +192,26 @@ def test_a_linear_layer_takes_any_dimensions_before_its_inputs():
     assert fc.explain(x.shape) == fc.explain((24, 8))
 
 
+def test_devices_are_listed_and_those_without_a_reason_open():
+    listed = {info.uri: info for info in gable.devices()}
+    assert listed["cpu"].backend == "cpu" and listed["cpu"].name and listed["cpu"].on_host
+    assert listed["cpu"].reason is None and "reference" in listed
+    for info in listed.values():
+        if info.reason is None:
+            gable.open(info.uri)
+        else:
+            with pytest.raises(gable.Error) as caught:
+                gable.open(info.uri)
+            assert caught.value.code == "unavailable"
+
+
+def test_a_layer_names_the_device_kernel_and_threads_of_a_shape():
+    conv = gable.Conv2d(values(8, 4, 3, 3), device="cpu?threads=1&kernel=direct")
+    choice = conv.choice((1, 4, 8, 8))
+    assert choice.device.startswith("cpu?") and choice[1:] == ("direct", 1)
+    assert gable.Linear(values(5, 8), device="reference").choice((3, 8)).kernel == "f64_loops"
+
+
 def test_layers_can_be_copied_and_pickled():
     conv = gable.Conv2d(values(8, 4, 3, 3), values(8), padding=1, activation="relu", device="cpu?threads=1")
     fc = gable.Linear(values(5, 8), device=gable.open("reference"))

@@ -95,6 +95,21 @@ GABLE_API gable_status gable_open(const char* uri, gable_device** device);
 /* Plans and packed weights of the device stay valid. This function and every gable_..._release() accept null. */
 GABLE_API void gable_close(gable_device* device);
 
+/* What gable::devices() says of a device. The texts last as long as their list. Fields may be added at its end. */
+typedef struct gable_device_info {
+  const char* uri;     /* what gable_open() takes: "cpu", "cpu:avx2", "cuda:0" */
+  const char* backend; /* "cpu", "onednn", "cuda" */
+  const char* name;    /* the hardware and what drives it */
+  const char* reason;  /* why it can't be opened; null if it can */
+  int on_host;         /* whether its tensors lie in host memory (1) or in a GPU's (0) */
+} gable_device_info;
+typedef struct gable_device_list gable_device_list;
+/* Every device of every backend, best first, as they are now. Loads all plugins. */
+GABLE_API gable_status gable_list_devices(gable_device_list** list);
+/* Null behind the last one: for (size_t i = 0; (info = gable_device_list_at(list, i)) != NULL; ++i) */
+GABLE_API const gable_device_info* gable_device_list_at(const gable_device_list* list, size_t index);
+GABLE_API void gable_device_list_release(gable_device_list* list);
+
 GABLE_API gable_conv2d gable_conv2d_default(void);
 /* These four fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has the attribute at fault, or each
  * kernel's reason) or GABLE_OUT_OF_MEMORY. A plan runs in one thread at a time. */
@@ -110,6 +125,10 @@ GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t s
 GABLE_API gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed);
 /* The kernel's name, cut in the same way. */
 GABLE_API gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, size_t* needed);
+/* The URI of the device that runs the plan, with its options, cut in the same way: "cpu" where auto chose the CPU. */
+GABLE_API gable_status gable_plan_device(const gable_plan* plan, char* text, size_t size, size_t* needed);
+/* How many threads of the CPU a run uses: may be fewer than the device has; 0 on a GPU. */
+GABLE_API gable_status gable_plan_threads(const gable_plan* plan, int* threads);
 /* 1 if bias, activation and max-pool run inside the kernel. */
 GABLE_API gable_status gable_plan_fused(const gable_plan* plan, int* fused);
 /* How far the results of the plan may be from the exact ones. */

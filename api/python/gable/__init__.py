@@ -25,12 +25,14 @@ import threading
 from collections import OrderedDict
 from numbers import Integral
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from gable_c import ACTIVATIONS, LAYOUTS, MATHS, CAdd, CConv2d, CMatmul, CMaxPool
+from gable._c import ACTIVATIONS, LAYOUTS, MATHS, CAdd, CConv2d, CDeviceInfo, CMatmul, CMaxPool
 
 # open() is left out: "from gable import *" would hide the built-in.
-__all__ = ["Conv2d", "Device", "Error", "Linear", "add", "from_bf16", "max_pool2d", "to_bf16", "version"]
+__all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "add", "devices", "from_bf16", "max_pool2d",
+           "to_bf16", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
@@ -57,12 +59,16 @@ def _wrong(message: str) -> Error:
 _pointer = ctypes.c_void_p
 _SIGNATURES = {
     "gable_open": [ctypes.c_char_p, _pointer],
+    "gable_list_devices": [_pointer],
     "gable_plan_conv2d": [_pointer, _pointer, _pointer],
     "gable_plan_matmul": [_pointer, _pointer, _pointer],
     "gable_plan_max_pool": [_pointer, _pointer, _pointer],
     "gable_plan_add": [_pointer, _pointer, _pointer],
     "gable_plan_output_shape": [_pointer, _pointer],
     "gable_plan_explain": [_pointer, _pointer, ctypes.c_size_t, _pointer],
+    "gable_plan_kernel": [_pointer, _pointer, ctypes.c_size_t, _pointer],
+    "gable_plan_device": [_pointer, _pointer, ctypes.c_size_t, _pointer],
+    "gable_plan_threads": [_pointer, _pointer],
     "gable_plan_on_host": [_pointer, _pointer],
     "gable_plan_packing": [_pointer, _pointer],
     "gable_pack": [_pointer, _pointer, _pointer],
@@ -70,7 +76,7 @@ _SIGNATURES = {
     "gable_run_max_pool": [_pointer] * 4,
     "gable_run_add": [_pointer] * 5,
 }
-_RELEASES = ("gable_close", "gable_plan_release", "gable_packed_release")
+_RELEASES = ("gable_close", "gable_plan_release", "gable_packed_release", "gable_device_list_release")
 
 
 def _candidates() -> list[str]:
@@ -93,7 +99,7 @@ def _load() -> ctypes.CDLL:
         except OSError as error:
             failures.append(str(error))
             continue
-        wanted = ("gable_version", "gable_last_error", *_SIGNATURES, *_RELEASES)
+        wanted = ("gable_version", "gable_last_error", "gable_device_list_at", *_SIGNATURES, *_RELEASES)
         missing = [name for name in wanted if not hasattr(api, name)]
         if missing:
             raise Error("unavailable", f"{candidate} is no libgable of {VERSION}: it has no {missing[0]}()")
@@ -101,6 +107,8 @@ def _load() -> ctypes.CDLL:
         loaded = api.gable_version().decode()
         if not loaded.startswith(VERSION + "."):
             raise Error("unavailable", f"{candidate} is gable {loaded}; this module is of {VERSION}")
+        api.gable_device_list_at.argtypes = [_pointer, ctypes.c_size_t]
+        api.gable_device_list_at.restype = ctypes.POINTER(CDeviceInfo)
         for name, arguments in _SIGNATURES.items():
             getattr(api, name).argtypes = arguments
         for name in _RELEASES:
@@ -246,6 +254,35 @@ def from_bf16(array: np.ndarray) -> np.ndarray:
 # --- Devices and plans -------------------------------------------------------------------------------------------------
 
 
+class DeviceInfo(NamedTuple):
+    """A device of this machine, or one that a plugin looked for in vain."""
+
+    uri: str  # what open() takes
+    backend: str  # "cpu", "onednn", "cuda", ...
+    name: str  # the hardware and what drives it
+    reason: str | None  # why it can't be opened; None if it can
+    on_host: bool  # False: tensors lie in a GPU's memory; for NumPy open("auto?only=cuda&memory=host"), which copies
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of every backend, best first, as they are now."""
+    found, handle = [], _Handle("gable_device_list_release", "gable_list_devices")
+    while info := _library().gable_device_list_at(handle.pointer, len(found)):
+        of = info.contents
+        uri, backend, name = (text.decode(errors="replace") for text in (of.uri, of.backend, of.name))
+        reason = None if of.reason is None else of.reason.decode(errors="replace")
+        found.append(DeviceInfo(uri, backend, name, reason, bool(of.on_host)))
+    return found
+
+
+class Choice(NamedTuple):
+    """What runs a layer on inputs of one shape."""
+
+    device: str  # its URI with options: "cpu" where auto chose the CPU
+    kernel: str
+    threads: int  # of the CPU: may be fewer than the device has; 0 on a GPU
+
+
 class _Plan(_Handle):
     """A plan of one thread, and the shape of its output."""
 
@@ -259,12 +296,18 @@ class _Plan(_Handle):
         _call("gable_plan_output_shape", self.pointer, shape)
         self.output_shape = tuple(shape)
 
-    def explain(self) -> str:
+    def text(self, name: str) -> str:
+        """What a function of the C API says about the plan: gable_plan_explain, gable_plan_kernel, gable_plan_device."""
         needed = ctypes.c_size_t()
-        _call("gable_plan_explain", self.pointer, None, 0, ctypes.byref(needed))
+        _call(name, self.pointer, None, 0, ctypes.byref(needed))
         text = ctypes.create_string_buffer(needed.value)
-        _call("gable_plan_explain", self.pointer, text, needed.value, None)
+        _call(name, self.pointer, text, needed.value, None)
         return text.value.decode()
+
+    def threads(self) -> int:
+        threads = ctypes.c_int()
+        _call("gable_plan_threads", self.pointer, ctypes.byref(threads))
+        return threads.value
 
 
 class _Plans(threading.local):
@@ -362,7 +405,12 @@ class _Layer:
 
     def explain(self, shape: tuple[int, ...]) -> str:
         """Which device and kernel run inputs of this shape, and why."""
-        return self._plan(shape)[0].explain()
+        return self._plan(shape)[0].text("gable_plan_explain")
+
+    def choice(self, shape: tuple[int, ...]) -> Choice:
+        """The device, kernel and threads that run inputs of this shape."""
+        plan = self._plan(shape)[0]
+        return Choice(plan.text("gable_plan_device"), plan.text("gable_plan_kernel"), plan.threads())
 
     def _run(self, x: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
         if x.dtype != self._numpy_dtype:

@@ -64,3 +64,15 @@ class CAdd(ctypes.Structure):
         ("layout", ctypes.c_int),
         ("activation", ctypes.c_int),
     ]
+
+
+class CDeviceInfo(ctypes.Structure):
+    """struct gable_device_info."""
+
+    _fields_ = [
+        ("uri", ctypes.c_char_p),
+        ("backend", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("reason", ctypes.c_char_p),
+        ("on_host", ctypes.c_int),
+    ]
