@@ -151,9 +151,11 @@ int parse_and_run(int argc, const char* const* argv) {
   if (!unknown.empty()) return complain(unknown, kBadInput);
   try {
     app.parse(own_words, argv);
-  } catch (const CLI::ExtrasError&) {
-    return complain(surplus_word(app, own_words, argv), kBadInput);
   } catch (const CLI::ParseError& error) {
+    // A misspelt option is the cause where CLI11 misses a required one.
+    const bool required = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || (required && !app.remaining(true).empty()))
+      return complain(surplus_word(app, own_words, argv), kBadInput);
     if (error.get_exit_code() != 0)
       return complain(fmt::format("{}; '{} --help' lists what it takes", error.what(), called_command(app)), kBadInput);
     app.exit(error);  // help or version

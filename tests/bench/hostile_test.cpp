@@ -301,6 +301,8 @@ TEST_CASE("a word that a command does not take is named, and where its help is")
                  "gable run conv2d does not take '--frob'; 'gable run conv2d --help' lists what it takes"));
   CHECK(contains(run_command(folder, nested).err,
                  "gable: --output is required; 'gable run conv2d --help' lists what it takes"));
+  CHECK(contains(run_command(folder, "run conv2d --probem mb1ic3ih8oc4kh3").err, "conv2d does not take '--probem'"));
+  CHECK(contains(run_command(folder, "run conv3d").err, "gable run does not take 'conv3d'"));
 }
 
 TEST_CASE("a refusal of many kernels is one line") {
