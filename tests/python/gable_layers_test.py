@@ -42,6 +42,16 @@ class Conv2dSame(Conv2d):
     """timm's: pads by itself."""
 
 
+class Linear(Module):
+    def __init__(self, outputs, inputs):
+        super().__init__()
+        self.weight = Tensor(outputs, inputs)
+
+    def __call__(self, x):
+        for hook in self.hooks:
+            hook(self, (x,), Tensor(*x.shape[:-1], self.weight.shape[0]))
+
+
 class ConvTranspose3d(Module):
     weight = Tensor(8, 4, 2, 2, 2)
 
@@ -78,6 +88,61 @@ def test_a_torch_model_is_listed_with_counts_and_what_was_left_out():
         'mb1ic8ih16iw16oc8oh8ow8kh3kw3sh2sw2ph0pw0dh0dw0n"toy:3*1"',
     ]
     assert all(module.hooks == [] for module in network.modules())
+
+
+class Transformer(Module):
+    def __init__(self):
+        super().__init__()
+        self.project, self.classify = Linear(64, 16), Linear(10, 64)
+
+    def modules(self):
+        return [self, self.project, self.classify]
+
+    def __call__(self, x):
+        self.project(x)
+        self.project(x)
+        self.classify(Tensor(x.shape[0], 64))
+
+
+def test_fully_connected_layers_are_1x1_convolutions_of_the_same_rows():
+    assert layers.of_torch(Transformer(), Tensor(2, 7, 16), name="t", linear=True).splitlines() == [
+        "# t: 3 convolutions, 2 distinct",
+        'mb2ic16ih7iw1oc64oh7ow1kh1kw1sh1sw1ph0pw0dh0dw0n"t:1*2"',
+        'mb2ic64ih1iw1oc10oh1ow1kh1kw1sh1sw1ph0pw0dh0dw0n"t:2*1"',
+    ]
+    assert layers.of_torch(Transformer(), Tensor(2, 7, 16), name="t") == "# t: 0 convolutions, 0 distinct\n"
+
+
+def test_products_with_weights_of_an_onnx_model_are_fully_connected_layers(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Transpose", ["w1"], ["w1t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "w1t"], ["q"]),
+        helper.make_node("Transpose", ["q"], ["k"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "k"], ["scores"]),  # of two activations
+        helper.make_node("Gemm", ["z", "w2", "b"], ["c"], transB=1),
+        helper.make_node("Gemm", ["z2", "w2", "b"], ["d"], name="odd", transA=1, transB=1),
+    ]
+    sizes = {"x": [2, 7, 16], "z": [2, 64], "z2": [64, 2]}
+    weights = {"w1": [64, 16], "w2": [10, 64], "b": [10]}
+    graph = helper.make_graph(
+        nodes,
+        "toy",
+        [helper.make_tensor_value_info(name, kind, dims) for name, dims in sizes.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name in ("scores", "c", "d")],
+        [helper.make_tensor(name, kind, dims, [0.0] * math.prod(dims)) for name, dims in weights.items()],
+    )
+    path = tmp_path / "toy.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+    assert layers.of_onnx(path, linear=True).splitlines() == [
+        "# toy: 2 convolutions, 2 distinct",
+        "# left out: Gemm odd: more than rows of x times one matrix",
+        'mb2ic16ih7iw1oc64oh7ow1kh1kw1sh1sw1ph0pw0dh0dw0n"toy:1*1"',
+        'mb2ic64ih1iw1oc10oh1ow1kh1kw1sh1sw1ph0pw0dh0dw0n"toy:2*1"',
+    ]
+    with pytest.raises(ValueError, match="no convolution; --linear lists its fully connected layers"):
+        layers.of_onnx(path)
 
 
 def test_a_torch_model_runs_in_evaluation_and_is_given_back_as_it_was():

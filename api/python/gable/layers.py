@@ -2,18 +2,21 @@
 
     python3 -m gable.layers model.onnx > my.txt                       # needs the package onnx; weights are not read
     python3 -m gable.layers model.onnx --input 1x3x224x224 > my.txt   # where the model leaves its input's size open
+    python3 -m gable.layers vit.onnx --linear > my.txt                # fully connected layers too, as 1x1 convolutions
 
     from gable import layers                                          # PyTorch: runs the model once
     print(layers.of_torch(model, torch.empty(1, 3, 224, 224), name="my"))
 
 Layers that gable can't express (1-D, 3-D and transposed convolutions) are comments in the list and go to stderr.
-of_torch() sees modules of the class Conv2d and its subclasses. Calls of torch.nn.functional.conv2d are not modules: export
-such a model to ONNX.
+A fully connected layer of T rows for each of N images is a 1x1 convolution of N images of T pixels: of the same memory in NHWC.
+of_torch() sees modules of the classes Conv2d and Linear and their subclasses. Calls of torch.nn.functional.conv2d are not
+modules: export such a model to ONNX.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections import Counter
@@ -44,6 +47,13 @@ class Convolution:
                 + "".join(f"{key}h{pair[0]}{key}w{pair[1]}" for key, pair in pairs))
 
 
+def fully_connected(x: tuple[int, ...], outputs: int) -> Convolution:
+    """On x of (..., inputs): the first dimension is the batch, those between are pixels."""
+    images, pixels = (x[0] if len(x) > 1 else 1), math.prod(x[1:-1])
+    one = (1, 1)
+    return Convolution((images, x[-1], pixels, 1), outputs, (pixels, 1), one, one, (0, 0), one, 1)
+
+
 def listed(layers: list[Convolution], left_out: list[str], name: str) -> str:
     """The list: a line for each distinct layer, in the order of the network."""
     counts = Counter(layers)
@@ -64,9 +74,10 @@ def same_padding(size: tuple[int, int], output: tuple[int, int], window: tuple[i
 # --- PyTorch -----------------------------------------------------------------------------------------------------------
 
 
-def of_torch(model, *inputs, name: str = "") -> str:
+def of_torch(model, *inputs, name: str = "", linear: bool = False) -> str:
     """The list of a PyTorch model, from one run on these inputs (on the device `meta` nothing is computed).
 
+    With `linear` it has the fully connected layers too.
     The run is one of evaluation, without gradients: running means of BatchNorm stay as they are.
     """
     import torch
@@ -74,6 +85,9 @@ def of_torch(model, *inputs, name: str = "") -> str:
     layers, left_out = [], []
 
     def hook(module, arguments, result) -> None:
+        if "Linear" in _bases(module):
+            layers.append(fully_connected(tuple(arguments[0].shape), module.weight.shape[0]))
+            return
         if "Conv2d" not in _bases(module):
             left_out.append(f"{type(module).__name__} {tuple(module.weight.shape)}")
             return
@@ -86,7 +100,8 @@ def of_torch(model, *inputs, name: str = "") -> str:
         layers.append(Convolution(x if len(x) == 4 else (1, *x), y[-3], y[-2:], window, stride, padding, dilation,
                                   module.groups))
 
-    hooks = [module.register_forward_hook(hook) for module in model.modules() if _is_convolution(module)]
+    hooks = [module.register_forward_hook(hook) for module in model.modules()
+             if _is_convolution(module) or (linear and "Linear" in _bases(module))]
     training = [module for module in model.modules() if module.training]
     try:
         for module in training:
@@ -125,8 +140,9 @@ class NotExpressible(Exception):
     """A convolution of another number of dimensions, or one that no device can run."""
 
 
-def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = "") -> str:
-    """The list of an ONNX model. Sizes are inferred from the model's inputs; `input_shape` replaces the first one's."""
+def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = "", linear: bool = False) -> str:
+    """The list of an ONNX model. Sizes are inferred from the model's inputs; `input_shape` replaces the first one's. With
+    `linear` it has the fully connected layers too: Gemm, and MatMul whose second factor is of the model."""
     import onnx
     import onnx.inliner
 
@@ -146,8 +162,16 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
         if value.type.tensor_type.HasField("shape"):
             shapes[value.name] = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
     layers, left_out, unknown = [], [], []
+    constants = _constants(graph)
     for node in graph.node:
-        if node.op_type == "Conv" and node.domain in ("", "ai.onnx"):
+        if linear and _is_linear(node, constants):
+            try:
+                layers.append(_onnx_linear(node, shapes))
+            except UnknownShape as error:
+                unknown.append(error)
+            except NotExpressible as error:
+                left_out.append(str(error))
+        elif node.op_type == "Conv" and node.domain in ("", "ai.onnx"):
             try:
                 layers.append(_onnx_convolution(node, shapes))
             except UnknownShape as error:
@@ -161,7 +185,8 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
     if unknown and not layers:
         raise unknown[0]
     if not layers and not left_out:
-        raise ValueError(f"{path} has no convolution")
+        others = any(_is_linear(node, constants) for node in graph.node)
+        raise ValueError(f"{path} has no convolution" + ("; --linear lists its fully connected layers" if others else ""))
     return listed(layers, left_out + [str(error) for error in unknown], name or Path(path).stem)
 
 
@@ -169,6 +194,27 @@ def _has_convolutions(graph) -> bool:
     """Of a branch of If or a body of Loop, with the graphs in it; other attributes have an empty graph."""
     return any("Conv" in node.op_type or any(_has_convolutions(attribute.g) for attribute in node.attribute)
                for node in graph.node)
+
+
+def _constants(graph) -> set[str]:
+    """Tensors that are of the model itself: weights, as they are stored or in another order."""
+    constants = {tensor.name for tensor in graph.initializer}
+    for node in graph.node:  # in the order of the computation
+        if node.op_type == "Constant" or (node.op_type in ("Identity", "Transpose") and node.input[0] in constants):
+            constants.add(node.output[0])
+    return constants
+
+
+def _is_linear(node, constants: set[str]) -> bool:
+    return node.op_type in ("Gemm", "MatMul") and node.domain in ("", "ai.onnx") and node.input[1] in constants
+
+
+def _onnx_linear(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
+    x, y, weights = (_known(shapes, tensor, node) for tensor in (node.input[0], node.output[0], node.input[1]))
+    transposed = any(a.name == "transA" and a.i for a in node.attribute)
+    if len(weights) != 2 or transposed or y[:-1] != x[:-1]:
+        raise NotExpressible(f"{node.op_type} {node.name or node.output[0]}: more than rows of x times one matrix")
+    return fully_connected(x, y[-1])
 
 
 def _resize(graph, shape: tuple[int, ...]) -> None:
@@ -190,7 +236,7 @@ def _resize(graph, shape: tuple[int, ...]) -> None:
 def _known(shapes: dict[str, tuple[int, ...]], tensor: str, node) -> tuple[int, ...]:
     shape = shapes.get(tensor, ())
     if not shape or min(shape) < 1:
-        raise UnknownShape(f"Conv {node.name or node.output[0]}: the size of {tensor} is not known; the model's input may "
+        raise UnknownShape(f"{node.op_type} {node.name or node.output[0]}: the size of {tensor} is not known; the model's input may "
                            "need another size, as by --input 1x3x224x224")
     return shape
 
@@ -230,11 +276,12 @@ def main() -> int:
                                      "as a list for gable bench --file. For PyTorch: help(gable.layers).")
     parser.add_argument("model", type=Path, help="a file .onnx")
     parser.add_argument("--input", help="size of the model's input, such as 1x3x224x224")
+    parser.add_argument("--linear", action="store_true", help="fully connected layers too, as 1x1 convolutions")
     parser.add_argument("--name", default="", help="the list's name (the file's)")
     arguments = parser.parse_args()
     try:
         size = _sizes(arguments.input) if arguments.input else None
-        text = of_onnx(arguments.model, size, arguments.name)
+        text = of_onnx(arguments.model, size, arguments.name, arguments.linear)
     except ImportError:
         print("gable.layers: reading ONNX needs the Python package onnx: pip install onnx", file=sys.stderr)
         return 3
