@@ -254,6 +254,7 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   for (const std::string& file : {options.csv, options.trace}) {
     if (!file.empty()) check_writable(file);
   }
+  check_distinct({options.csv, options.trace, console.json_file()});
   const perf::InterruptKeeper interrupts;
   const Profile profile = profile_all(study, options, console);
   const std::vector<ProfileRow> rows = profile_rows(profile.spans);

@@ -12,6 +12,7 @@
 
 #include "bench/cli/ceilings_text.h"
 #include "bench/cli/report_files.h"
+#include "bench/common/files.h"
 #include "bench/common/text.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/recorded_ceilings.h"
@@ -19,6 +20,7 @@
 #include "bench/record/study_json.h"
 #include "bench/report/ascii.h"
 #include "bench/report/bandwidth.h"
+#include "bench/report/csv.h"
 #include "bench/report/insight.h"
 #include "bench/report/report.h"
 #include "bench/report/study.h"
@@ -192,12 +194,16 @@ ExitCode bench_command(const StudyOptions& given, Console& console) {
   StudyOptions options = given;
   read_file(options.selection);
   if (!options.effort.round.empty()) return bench_round(options, console);
+  if (!options.csv.empty()) check_writable(options.csv);
+  check_distinct({options.csv, console.json_file()});
   StudyPlan plan = bench_plan(options, console);
   plan.file = console.json_file();
   const perf::InterruptKeeper interrupts;
   const MeasuredStudy measured = measure_study(options, plan, console);
   const json document = to_json(measured.study, measured.run);
-  print_tables(report::merge({document}), console);
+  const report::Studies studies = report::merge({document});
+  print_tables(studies, console);
+  if (!options.csv.empty()) write_file(options.csv, {report::csv(studies)});
   console.emit(document);
   return measured.code;
 }

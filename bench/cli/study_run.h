@@ -58,6 +58,7 @@ struct StudyOptions {
   bool resume = false;    ///< goes on with the rows that an interrupted run has left
   CommandLine line;
   std::string out;  ///< folder of roofline's and plot's report
+  std::string csv;  ///< bench: file of the rows as a table; empty: none
 };
 
 /// What a command derives from its options.

@@ -104,6 +104,7 @@ void add_bench(CLI::App& root, Arguments& a) {
   app.add_flag("--ceilings", a.study.ceilings, "measure the machine's ceilings first, for percents of the roof");
   add_rounds(app, a.study);
   add_resume(app, a.study);
+  app.add_option("--csv", a.study.csv, "write the rows to this file, with the columns of study.csv");
   add_json(app, a.json);
   app.callback([&a] {
     if (!a.study.effort.round.empty()) a.json = "-";

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -263,6 +264,15 @@ void check_writable(const std::string& path, const std::string& instead) {
     probe.write({std::string(kMinSpace, '\n')});
   } catch (const fs::filesystem_error& failure) {
     fail(path, failure.code().message(), code_of(failure.code()));
+  }
+}
+
+void check_distinct(const std::vector<std::string>& paths) {
+  std::set<fs::path> seen;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const fs::path file = fs::weakly_canonical(fs::absolute(path, error), error);
+    if (!path.empty() && !error && !seen.insert(file).second) fail(path, "is named twice; each output needs its own");
   }
 }
 

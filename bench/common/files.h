@@ -55,4 +55,7 @@ ErrorCode code_of(const std::error_code& error);
 /// `instead` ends the message about what is no file: what would do as well.
 void check_writable(const std::string& path, const std::string& instead = {});
 
+/// For files of one command, empty names aside. Throws Error(invalid_argument) where two are the same file.
+void check_distinct(const std::vector<std::string>& paths);
+
 }  // namespace gable::bench

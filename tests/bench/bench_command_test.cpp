@@ -28,6 +28,20 @@ TEST_CASE("bench writes a record that follows its schema, to standard output alo
   CHECK(contains(result.err, "against"));
 }
 
+TEST_CASE("bench --csv writes a line for each row, also beside a record") {
+  const Folder folder;
+  const std::string small = std::string("bench ") + kSmall + " --device reference --cache both --seconds 0.01 ";
+  CHECK(run_command(small + "--json - --csv '" + folder.file("rows.csv") + "'").code == 0);
+  std::ifstream file(folder.file("rows.csv"));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  REQUIRE(lines.size() == 3);
+  CHECK(contains(lines[0], "seconds"));
+  CHECK(contains(lines[1], ",warm,"));
+  CHECK(contains(lines[2], ",cold,"));
+  CHECK(run_command(small + "--csv /nonexistent/rows.csv").code == 2);
+}
+
 TEST_CASE("a row's memory decides whether it ran on a GPU, and a case that no device can run is refused once") {
   const Folder folder;
   std::ofstream(folder.file("list")) << "mb1ic3ih8oc4kh3\nmb1ic3id8ih8oc4kd3kh3\nnonsense\n";

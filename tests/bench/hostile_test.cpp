@@ -290,9 +290,10 @@ TEST_CASE("a word that is no command is named, with the commands that there are"
 
 TEST_CASE("a word that a command does not take is named, and where its help is") {
   const Folder folder;
-  const Result result = run_command(folder, "bench --suite study --csv out.csv");
+  const Result result = run_command(folder, "ceilings --csv out.csv");
   CHECK(result.code == 2);
-  CHECK(contains(result.err, "gable: gable bench does not take '--csv'; 'gable bench --help' lists what it takes"));
+  CHECK(
+      contains(result.err, "gable: gable ceilings does not take '--csv'; 'gable ceilings --help' lists what it takes"));
   CHECK(contains(result.err, "gable plot STUDY.json --out DIR"));
   CHECK(contains(run_command(folder, "diff a.json b.json c.json --same 0.1").err, "'c.json'"));
   CHECK(contains(run_command(folder, "list --suite study --frob=3").err, "'--frob=3'"));
@@ -303,6 +304,18 @@ TEST_CASE("a word that a command does not take is named, and where its help is")
                  "gable: --output is required; 'gable run conv2d --help' lists what it takes"));
   CHECK(contains(run_command(folder, "run conv2d --probem mb1ic3ih8oc4kh3").err, "conv2d does not take '--probem'"));
   CHECK(contains(run_command(folder, "run conv3d").err, "gable run does not take 'conv3d'"));
+}
+
+TEST_CASE("two outputs of a command need two files") {
+  const Folder folder;
+  const std::string small = "--problem mb1ic3ih8oc4kh3 --device cpu ";
+  for (const std::string& files : {"profile --runs 1 --csv a.txt --trace ./a.txt " + small,
+                                   "bench --seconds 0.001 --csv a.txt --json a.txt " + small}) {
+    const Result result = run_command(folder, files);
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, "a.txt': is named twice"));
+    CHECK_FALSE(std::filesystem::exists(folder.file("a.txt")));
+  }
 }
 
 TEST_CASE("a refusal of many kernels is one line") {
