@@ -181,6 +181,33 @@ def test_add_with_relu_keeps_nan_and_runs_on_either_layout():
     np.testing.assert_array_equal(b, exact)
 
 
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 5), (2, 3, 4, 5, 6), (1, 2, 2, 2, 2, 2)])
+def test_add_takes_any_dimensions(shape):
+    a, b = np.asarray(values(*shape), np.float32), np.asarray(values(*shape), np.float32)
+    c = gable.add(a, b, activation="relu")
+    assert c.shape == shape
+    np.testing.assert_array_equal(c, np.maximum(a + b, 0))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+def test_an_average_counts_padding_as_zeros(kind):
+    exact = values(2, 6, 9, 7)
+    x = {"f32": exact, "f16": exact.astype(np.float16), "bf16": gable.to_bf16(exact)}[kind]
+    exact = gable.from_bf16(x) if kind == "bf16" else x.astype(np.float32)
+    ninth = np.full((6, 1, 3, 2), 1 / 6)
+    wanted = convolved(exact, ninth, np.zeros(6), stride=(2, 2), padding=(1, 1, 1, 1), groups=6)
+    tolerance = {"f32": 1e-6, "f16": 2e-3, "bf16": 2e-2}[kind]
+    for device in ("cpu", "reference"):
+        y = gable.avg_pool2d(x, (3, 2), 2, 1, device=device)
+        y = gable.from_bf16(y) if kind == "bf16" else y
+        np.testing.assert_allclose(y, wanted, rtol=tolerance, atol=tolerance)
+    if kind == "f32":
+        y = gable.avg_pool2d(nhwc(x), (3, 2), 2, 1, layout="nhwc")
+        np.testing.assert_allclose(y, nhwc(wanted), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(gable.avg_pool2d(x, (9, 7))[..., 0, 0], x.mean((2, 3)), rtol=1e-5, atol=1e-6)
+        assert gable.avg_pool2d(x, 3).shape == (2, 6, 3, 2)  # the stride is the window
+
+
 def test_a_linear_layer_takes_any_dimensions_before_its_inputs():
     weights, bias, x = values(5, 8), values(5), values(2, 3, 4, 8)
     fc = gable.Linear(weights, bias)
@@ -261,6 +288,14 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(values(4, 2, 1, 1), groups=2**64 + 1), "invalid_argument", "groups is 18446744073709551617"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), max_pool=(2, 2, 2)), "invalid_argument", "max_pool is"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(1, 2, 3, 3), out=[0]), "invalid_argument", "out is a list"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), max_pool=0), "invalid_argument", "max_pool is 0"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), pool_stride=2), "invalid_argument", "there is no max_pool"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1)).choice(5), "invalid_argument", "shape is 5"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1)).explain((1, 2, 2**64 + 8, 8)), "invalid_argument", "shape is .*84467"),
+        (lambda: gable.Linear(values(4, 2)).choice((1.5, 2)), "invalid_argument", "shape is .1.5, 2"),
+        (lambda: gable.avg_pool2d(values(1, 2, 3, 3), 0), "invalid_argument", "the window .0, 0"),
+        (lambda: gable.avg_pool2d(values(1, 2, 3, 3), 4), "invalid_argument", "does not fit"),
+        (lambda: gable.avg_pool2d(values(1, 2, 3, 3).astype("i4"), 2), "invalid_argument", "int32"),
         (lambda: gable.from_bf16(values(2, 3)), "invalid_argument", "not float32"),
         (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),
         (lambda: gable.add(*values(2, 1, 2, 3, 3), activation="tanh"), "invalid_argument", "none or relu"),

@@ -31,8 +31,8 @@ import numpy as np
 from gable._c import ACTIVATIONS, LAYOUTS, MATHS, CAdd, CConv2d, CDeviceInfo, CMatmul, CMaxPool
 
 # open() is left out: "from gable import *" would hide the built-in.
-__all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "add", "devices", "from_bf16", "max_pool2d",
-           "to_bf16", "version"]
+__all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "add", "avg_pool2d", "devices", "from_bf16",
+           "max_pool2d", "to_bf16", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
@@ -171,6 +171,14 @@ def _integers(value: object, what: str, form: str, lengths: tuple[int, ...]) -> 
     if not isinstance(values, (tuple, list)) or len(values) not in lengths or not all(map(_is_int64, values)):
         raise _wrong(f"{what} is {value!r}; it must be {form}")
     return tuple(map(int, values))
+
+
+def _sizes(shape: object) -> tuple[int, ...]:
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
+    if not isinstance(shape, (tuple, list)) or not all(map(_is_int64, shape)):
+        raise _wrong(f"shape is {shape!r}; it must be whole numbers as in (1, 3, 224, 224)")
+    return tuple(map(int, shape))
 
 
 def _pair(value: int | tuple[int, int], what: str) -> tuple[int, int]:
@@ -405,11 +413,11 @@ class _Layer:
 
     def explain(self, shape: tuple[int, ...]) -> str:
         """Which device and kernel run inputs of this shape, and why."""
-        return self._plan(shape)[0].text("gable_plan_explain")
+        return self._plan(_sizes(shape))[0].text("gable_plan_explain")
 
     def choice(self, shape: tuple[int, ...]) -> Choice:
         """The device, kernel and threads that run inputs of this shape."""
-        plan = self._plan(shape)[0]
+        plan = self._plan(_sizes(shape))[0]
         return Choice(plan.text("gable_plan_device"), plan.text("gable_plan_kernel"), plan.threads())
 
     def _run(self, x: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
@@ -446,8 +454,12 @@ class Conv2d(_Layer):
         conv.stride[:] = _pair(stride, "stride")
         conv.padding[:] = _padding(padding)
         conv.dilation[:] = _pair(dilation, "dilation")
+        if max_pool is None and pool_stride is not None:
+            raise _wrong(f"pool_stride is {pool_stride!r}, and there is no max_pool")
         if max_pool is not None:
             conv.pool_window[:] = _pair(max_pool, "max_pool")
+            if min(conv.pool_window) < 1:
+                raise _wrong(f"max_pool is {max_pool!r}; it must be at least 1, or None for no pool")
             conv.pool_stride[:] = _pair(max_pool if pool_stride is None else pool_stride, "pool_stride")
         self._conv = conv
 
@@ -517,13 +529,31 @@ def max_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None,
     return y
 
 
+def avg_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None, out=None) -> np.ndarray:
+    """The mean over each window, as torch.nn.functional.avg_pool2d computes it: padding counts as zeros. It is a depthwise
+    convolution, whose weights are one over the window's size in x's dtype."""
+    device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
+    channels, window = _nchw(x.shape, order)[1], _pair(window, "window")
+    if channels < 1 or min(window) < 1:
+        raise _wrong(f"x is {x.shape} and the window {window}: they must have elements")
+    stride, padding = window if stride is None else _pair(stride, "stride"), _padding(padding)
+
+    def make() -> Conv2d:
+        weights = np.full((channels, 1, *window), 1 / math.prod(window), np.float32)
+        weights = to_bf16(weights) if x.dtype == np.uint16 else weights.astype(x.dtype)
+        return Conv2d(weights, stride=stride, padding=padding, groups=channels, layout=layout, device=device)
+
+    key = ("avg_pool", _dtype(x, "x"), x.dtype.name, channels, window, stride, padding, order)
+    return device._plans.get(key, make)(x, out)
+
+
 def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
-    """activation(a + b), of arrays of one shape; activation is None or "relu". out may be a or b."""
-    device, a, b = _device(device), _rank(a, 4, "a"), _rank(b, 4, "b")
+    """activation(a + b), of arrays of one shape of any dimensions; activation is None or "relu". out may be a or b."""
+    device, a, b = _device(device), _plain(a), _plain(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
     description = CAdd(dtype=_dtype(a, "a"), activation=_index(activation or "none", ACTIVATIONS, "activation"))
-    description.shape[:] = a.shape
+    description.shape[:] = (1,) * (4 - a.ndim) + a.shape if a.ndim < 5 else (math.prod(a.shape[:-3]), *a.shape[-3:])
     plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
     c = _result(out, a.shape, a.dtype)
     _call("gable_run_add", plan.pointer, _data(a), _data(b), _data(c), None)
