@@ -15,10 +15,16 @@
 namespace gable::bench {
 namespace {
 
+/// Three decimals, and of small layers three digits.
+std::string amount(double value) {
+  return value > 0 && value < 0.1 ? fmt::format("{:.3g}", value) : fmt::format("{:.3f}", value);
+}
+
 std::string row(const Case& one) {
   const Work least = work(one.op);
-  return printable(fmt::format("{:<24} {:<5} {:<7} {:>9.3f} {:>9.3f}  {}", one.name, to_string(dtype_of(one.op)),
-                               to_string(math_of(one.op)), least.flop / 1e9, least.bytes() / 1e6, descriptor(one.op)));
+  return printable(fmt::format("{:<24} {:<5} {:<7} {:>9} {:>9}  {}", one.name, to_string(dtype_of(one.op)),
+                               to_string(math_of(one.op)), amount(least.flop / 1e9), amount(least.bytes() / 1e6),
+                               descriptor(one.op)));
 }
 
 }  // namespace

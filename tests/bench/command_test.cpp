@@ -252,6 +252,12 @@ TEST_CASE("verify finds a device that is wrong in one element and exits with 1")
   }
 }
 
+TEST_CASE("a list shows the work of small layers, too") {
+  const Result result = run_command("list --problem mb1ic1ih3oc1kh1 --problem mb8ic64ih56oc64kh3ph1");
+  CHECK(contains(result.out, " 1.8e-08  "));  // 9 multiply-adds
+  CHECK(contains(result.out, " 1.850 "));
+}
+
 TEST_CASE("lists of odd shapes run unchanged: nothing is wrong, nothing is dropped") {
   int passed = 0;
   std::size_t refused = 0;
