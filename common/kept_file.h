@@ -43,6 +43,9 @@ class File {
 
 inline std::string error_text() { return std::strerror(errno); }
 
+/// The same after open() with O_NOFOLLOW, whose ELOOP is about the file itself.
+inline std::string why_not_opened() { return errno == ELOOP ? "it is a symbolic link" : error_text(); }
+
 /// FNV-1a in 16 hexadecimal digits: the checksum of a line, or a file's name after what it is about.
 inline std::string checksum(std::string_view text) {
   constexpr const char* kDigits = "0123456789abcdef";
@@ -84,8 +87,7 @@ inline Folder folder() {
 inline std::string read(const std::filesystem::path& file, std::size_t max_bytes, std::string& text) {
   // O_NONBLOCK: a pipe of that name must not hold the program up.
   const File opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!opened && errno == ELOOP) return "it is a symbolic link";
-  if (!opened) return errno == ENOENT || errno == ENOTDIR ? "" : error_text();
+  if (!opened) return errno == ENOENT || errno == ENOTDIR ? "" : why_not_opened();
   struct stat status {};
   if (fstat(opened.get(), &status) != 0) return error_text();
   if (!S_ISREG(status.st_mode)) return "it is no regular file";
@@ -124,7 +126,7 @@ class Lock {
  public:
   explicit Lock(const std::filesystem::path& folder) : file_(opened(folder)) {
     if (!file_) {
-      wrong_ = error_text();
+      wrong_ = "its lock: " + why_not_opened();
     } else if (!wait()) {
       wrong_ = "another process holds its lock";
     }
@@ -155,21 +157,22 @@ class Lock {
   std::string wrong_;
 };
 
-/// Removes all files of that kind (PREFIX….txt) but the `most` that were written last, and temporary files of killed
-/// processes. Called under the lock, so no other process has a .tmp file.
-inline void drop_oldest(const std::filesystem::path& folder, const std::string& prefix, std::size_t most) {
+/// Before `file` is written: removes the oldest files of its kind (PREFIX….txt) in its folder, so that there are at
+/// most `most` with it, and temporary files of killed processes. Called under the lock, so no other process has a .tmp
+/// file.
+inline void drop_oldest(const std::filesystem::path& file, const std::string& prefix, std::size_t most) {
   namespace fs = std::filesystem;
+  const fs::path folder = file.parent_path();
   std::error_code unknown;
-  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::vector<std::pair<fs::file_time_type, fs::path>> others;
   for (const std::string& name : names_in(folder)) {
-    const fs::path file = folder / name;
-    if (!name.starts_with(prefix)) continue;
-    if (file.extension() == ".tmp") fs::remove(file, unknown);
-    if (file.extension() == ".txt") files.emplace_back(fs::last_write_time(file, unknown), file);
+    const fs::path one = folder / name;
+    if (!name.starts_with(prefix) || one == file) continue;
+    if (one.extension() == ".tmp") fs::remove(one, unknown);
+    if (one.extension() == ".txt") others.emplace_back(fs::last_write_time(one, unknown), one);
   }
-  if (files.size() <= most) return;
-  std::sort(files.begin(), files.end());
-  for (std::size_t i = 0; i + most < files.size(); ++i) fs::remove(files[i].second, unknown);
+  std::sort(others.begin(), others.end());
+  for (std::size_t i = 0; i + most <= others.size(); ++i) fs::remove(others[i].second, unknown);
 }
 
 /// Replaces the file, whole, for all readers at once. Called under the lock. Returns why not; empty: done.

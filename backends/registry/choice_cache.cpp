@@ -255,7 +255,7 @@ std::vector<std::string_view> ChoiceCache::newest_lines(std::size_t room) {
 void ChoiceCache::write() {
   std::string text = std::string(kMagic) + identity_ + "\n";
   for (const std::string_view line : newest_lines(kMaxBytes - text.size())) text.append(line).append("\n");
-  kept::drop_oldest(folder_, "choices-", kMaxFiles);
+  kept::drop_oldest(file_, "choices-", kMaxFiles);
   const std::string why = kept::replace(file_, text);
   if (!why.empty()) return complain(why + ": choices are kept in memory alone");
   stamp_ = stamp_of(file_);

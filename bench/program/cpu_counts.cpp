@@ -39,7 +39,7 @@ void add_level(CountedWork& work, const char* level, const Quantity& quantity, d
 void explain_no_traffic(CountedWork& work) {
   const auto dram = work.bytes.find("dram");
   if (dram == work.bytes.end() || dram->second > 0 || !work.reason.empty()) return;
-  work.reason = "Q(dram) is 0: its data stay in the caches";
+  work.reason = "its data stay in the caches, without traffic to memory";
 }
 
 // ---- simulated ------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ void CalibrationCache::store(const std::string& identity, const KnownReadings& r
   if (why.empty()) {
     KnownReadings all = readings;
     all.merge(find(identity));  // of other processes; new readings win
-    kept::drop_oldest(folder_, "calibration-", kMaxFiles);
+    kept::drop_oldest(file, "calibration-", kMaxFiles);
     why = kept::replace(file, text_of(identity, all));
   }
   if (!why.empty()) complain(named(file) + why + ": the next process calibrates again");

@@ -261,7 +261,7 @@ TEST_CASE(
   part.counted = counted();
   part.counted.flop = {{"f64", 3e9}};
   part.counted.bytes = {{"dram", 0}, {"l1", 6e9}};
-  part.counted.reason = "Q(dram) is 0: its data stay in the caches";
+  part.counted.reason = "its data stay in the caches, without traffic to memory";
   REQUIRE(part.counted.is_point());
   std::vector<Row> rows{row_of(part, "app")};
   CHECK(rows[0].traffic.count("dram") == 0);
@@ -323,12 +323,12 @@ TEST_CASE("the table has T of parts that are no point, and the rate of those who
   in_caches.counted = counted();
   in_caches.counted.flop = {{"f64", 3e9}};
   in_caches.counted.bytes = {{"dram", 0}};
-  in_caches.counted.reason = "Q(dram) is 0: its data stay in the caches";
+  in_caches.counted.reason = "its data stay in the caches, without traffic to memory";
   study.program->parts = {entry_of(in_caches), entry_of(kernel("uncounted", "", 2))};
   const std::string table = report::program_table(study);
   CHECK(contains(table, "250 ms     12.0"));  // 3 GFLOP
   CHECK(contains(table, "500 ms"));
-  CHECK(contains(table, "no FLOP/byte for 1 of these lines: Q(dram) is 0"));
+  CHECK(contains(table, "no FLOP/byte for 1 of these lines: its data stay in the caches"));
   CHECK(contains(table, "no W or Q for 1 of these lines: W and Q were not counted"));
   study.program->findings = {{.name = "latency", .evidence = "0.8 < 1 instructions", .advice = {"several chains"}}};
   json document = samples::gpu_study();
