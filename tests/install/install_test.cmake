@@ -134,6 +134,8 @@ function(try_numpy folder library)
   set(extra_environment PYTHONPATH=${folder} PYTHONDONTWRITEBYTECODE=1)
   step("gable for NumPy" python3 ${SOURCE}/tests/install/consumer/consumer.py)
   expect("right, by ${library}" "${output}")
+  step("the example for NumPy" python3 ${SOURCE}/examples/first_conv.py)
+  expect("y[0] = 9.0 (1, 128, 28, 28)" "${output}")
 endfunction()
 
 # gable for NumPy of the moved tree loads the library beside it.
