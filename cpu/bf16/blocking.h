@@ -57,6 +57,15 @@ struct Prefetched {
 /// The output that multiply_panels() prefetches with a stored line lies so many pixels further: a tile.
 constexpr std::int64_t kPixelsAhead = 2 * kHalfPositions;
 
+/// The columns of a half that reads the image, at the image's left or right border.
+struct BorderHalf {
+  bool is_at_border;               // some of its kernel columns read padding beside the image; else the rest is empty
+  TapRange read;                   // from the first to the last kernel column that some of its positions read
+  std::vector<BorderMasks> masks;  // of these kernel columns
+  bool masks_are_outermost;        // as Taps::border_is_outermost
+  bool needs_parts;                // masks can't skip all that lies in padding: takes_parts() for many columns
+};
+
 struct Blocking {
   Geometry geometry;
   Terms terms;
@@ -70,6 +79,9 @@ struct Blocking {
   std::vector<std::int64_t> tap_offsets;
   std::vector<TapRange>
       column_outputs;  // read in rows: of each kernel column, the columns of outputs that read the image
+  // The same of the halves of a row: [column block][half], `row_halves` for each block.
+  std::vector<BorderHalf> border_halves;
+  std::int64_t row_halves = 0;
   WorkCut work;
   WeightsResidency weights;
   Prefetched prefetched;

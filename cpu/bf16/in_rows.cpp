@@ -212,7 +212,62 @@ double in_rows_cycles(const Conv2dProblem& p, const Blocking& b, const Bf16Unit&
   });
 }
 
+/// From the first to the last kernel column that some of these columns of output reads. None reads some of those
+/// between where the image is narrower than the stride.
+TapRange columns_read(const Blocking& b, const TapRange& columns) {
+  const auto is_read = [&](std::int64_t tap) {
+    const TapRange inside = columns_inside(b, columns, tap);
+    return inside.begin < inside.end;
+  };
+  TapRange read{0, b.terms.tap_columns};
+  while (read.end > 0 && !is_read(read.end - 1)) --read.end;
+  while (read.begin < read.end && !is_read(read.begin)) ++read.begin;
+  return read;
+}
+
+/// `inside`: the positions that read the image.
+BorderMasks masks_of(const TapRange& inside, std::int64_t positions) {
+  BorderMasks masks{};
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(positions, kBorderColumns); ++i) {
+    const bool from_end = positions > kBorderColumns && i >= kBorderColumns / 2;
+    const std::int64_t column = from_end ? positions - kBorderColumns + i : i;
+    masks.column[i] = column >= inside.begin && column < inside.end ? 0xffff : 0;
+  }
+  return masks;
+}
+
+BorderHalf border_half(const Blocking& b, const TapRange& columns) {
+  BorderHalf half{};
+  half.is_at_border = std::any_of(b.column_outputs.begin(), b.column_outputs.end(), [&](const TapRange& inside) {
+    return inside.begin > columns.begin || inside.end < columns.end;
+  });
+  if (!half.is_at_border) return half;
+  const std::int64_t positions = columns.end - columns.begin;
+  half.read = columns_read(b, columns);
+  half.masks_are_outermost = true;
+  for (std::int64_t tap = half.read.begin; tap < half.read.end; ++tap) {
+    const TapRange inside = columns_inside(b, columns, tap);
+    half.masks.push_back(masks_of(inside, positions));
+    if (inside.begin > 1 || inside.end < positions - 1) half.masks_are_outermost = false;
+  }
+  half.needs_parts = positions > kBorderColumns && takes_parts(b, columns, 1);
+  return half;
+}
+
 }  // namespace
+
+void lay_out_border(Blocking& b) {
+  b.row_halves = ceil_div(b.work.columns, even_part(b.work.columns, b.positions));
+  b.border_halves.assign(static_cast<std::size_t>(b.work.column_blocks * b.row_halves), BorderHalf{});
+  for (std::int64_t block = 0; block < b.work.column_blocks; ++block) {
+    const std::int64_t begin = block * b.work.columns, end = std::min(begin + b.work.columns, b.geometry.columns);
+    const std::int64_t step = even_part(end - begin, b.positions);
+    auto* half = b.border_halves.data() + block * b.row_halves;
+    for (std::int64_t first = begin; first < end; first += step) {
+      *half++ = border_half(b, {first, std::min(first + step, end)});
+    }
+  }
+}
 
 bool may_read_in_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
   const Geometry& g = b.geometry;
@@ -244,7 +299,7 @@ TapRange columns_inside(const Blocking& b, const TapRange& columns, std::int64_t
 bool takes_parts(const Blocking& b, const TapRange& columns, std::int64_t rows) {
   constexpr std::int64_t kSide = kBorderColumns / 2;
   const std::int64_t count = columns.end - columns.begin;
-  if (count <= kBorderColumns) return count == 1 || count * rows == 2;
+  if (count <= kBorderColumns) return takes_few_in_parts(count, rows);
   for (std::int64_t column = 0; column < b.terms.tap_columns; ++column) {
     const TapRange inside = columns_inside(b, columns, column);
     const bool none = inside.begin == inside.end;

@@ -23,6 +23,13 @@ TapRange columns_inside(const Blocking& b, const TapRange& columns, std::int64_t
 /// positions of a kernel column are; of many columns, some without a mask. Its kernel columns are then taken in parts.
 /// So are those of two positions, since one position's products wait for no latency.
 bool takes_parts(const Blocking& b, const TapRange& columns, std::int64_t rows);
+/// The same of up to kBorderColumns columns, which all have masks; false of more.
+constexpr bool takes_few_in_parts(std::int64_t columns, std::int64_t rows) {
+  return columns == 1 || (columns <= kBorderColumns && columns * rows == 2);
+}
+
+/// Fills border_halves of a cut that reads windows in rows, not folded.
+void lay_out_border(Blocking& b);
 
 /// Cycles of a run, by a cut that stages or that reads the image in rows.
 double window_cycles(const Conv2dProblem& problem, const Blocking& b, const Bf16Unit& unit);

@@ -19,9 +19,9 @@ struct HalfRun {
   int positions, rows;  // of each half: positions of a row, and rows
   TapRange taps;
   std::int64_t row, column;
-  bool on_border;  // in the image: some of the taps read padding beside it
-  bool by_parts;   // and these are more than masks can skip. Then it is one half
-  bool down;       // the rows
+  const BorderHalf* border;  // in the image: some of the taps read padding beside it; or null
+  bool by_parts;             // and these are more than masks can skip. Then it is one half
+  bool down;                 // the rows
 };
 
 /// Runs whose accumulators exist at a time, so that all of them use a block of weights while L1 holds it.
@@ -51,7 +51,7 @@ class RunGroup {
     if (last.taps.begin != next.taps.begin || last.taps.end != next.taps.end) return false;
     if (last.positions != next.positions || last.rows != next.rows || last.by_parts || next.by_parts) return false;
     if (last.row == next.row) {
-      return !last.on_border && !next.on_border && !last.down &&
+      return last.border == nullptr && next.border == nullptr && !last.down &&
              last.column + last.halves * last.positions == next.column;
     }
     return last.column == next.column && last.row + last.halves * last.rows == next.row && next.halves == 1 &&
@@ -75,7 +75,7 @@ class RunLoop {
         chunk_(chunk),
         flat_(flat),
         rows_together_(flat ? 1 : even_part(loop.work().rows, rows_of_half(b_, loop.run().unit, loop.work().columns))),
-        whole_(whole_positions()),
+        whole_(flat ? whole_positions() : TapRange{}),
         group_(most_halves()) {}
 
   void run() {
@@ -105,6 +105,7 @@ class RunLoop {
   TapRange taps_of_row(std::int64_t row) const {
     const Conv2dProblem& p = loop_.run().problem;
     const std::int64_t first = (loop_.work().first_row + row) * p.stride_h - p.pad_top;
+    if (first >= 0 && first + (p.r - 1) * p.dilation_h < b_.geometry.h) return {0, p.r * b_.terms.tap_columns};
     const TapRange rows = taps_inside(first, b_.geometry.h, p.dilation_h, p.r);
     return {rows.begin * b_.terms.tap_columns, rows.end * b_.terms.tap_columns};
   }
@@ -170,13 +171,15 @@ class RunLoop {
     for (std::int64_t row = 0; row < work.rows;) {
       int count = 0;
       for (; count < kMaxHalves && row < work.rows; row += rows[count++].count) rows[count] = next_rows(row);
-      for (std::int64_t column = 0; column < work.columns; column += step) {
+      const BorderHalf* half = b_.border_halves.data() + work.first_column / b_.work.columns * b_.row_halves;
+      for (std::int64_t column = 0; column < work.columns; column += step, ++half) {
         const std::int64_t positions = std::min(step, work.columns - column);
-        const bool on_border = is_on_border(column, positions);
         for (int i = 0; i < count; ++i) {
           HalfRun run = run_at(rows[i], column, positions);
-          run.on_border = on_border;
-          run.by_parts = on_border && takes_parts(b_, columns_of(column, positions), rows[i].count);
+          if (half->is_at_border) {
+            run.border = half;
+            run.by_parts = half->needs_parts || takes_few_in_parts(positions, rows[i].count);
+          }
           add(run);
         }
       }
@@ -191,21 +194,15 @@ class RunLoop {
             .taps = rows.taps,
             .row = rows.first,
             .column = column,
-            .on_border = false,
+            .border = nullptr,
             .by_parts = false,
             .down = false};
   }
   void add(const HalfRun& run) {
     if (run.rows > 1) note(run.rows > run.positions ? Path::bf16_column_halves : Path::bf16_row_halves);
-    if (run.on_border) note(run.by_parts ? Path::bf16_border_in_parts : Path::bf16_masked_border);
+    if (run.border != nullptr) note(run.by_parts ? Path::bf16_border_in_parts : Path::bf16_masked_border);
     group_.add(run);
     if (group_.room() == 0) multiply();
-  }
-
-  bool is_on_border(std::int64_t column, std::int64_t positions) const {
-    const std::int64_t first = loop_.work().first_column + column, end = first + positions;
-    return std::any_of(b_.column_outputs.begin(), b_.column_outputs.end(),
-                       [&](const TapRange& inside) { return inside.begin > first || inside.end < end; });
   }
 
   /// The group's halves, panel by panel.
@@ -257,7 +254,7 @@ class RunLoop {
         tile.repeats = run.halves;
         take_columns(run, run.positions);
         tile.taps.of_half[0] = run.taps;
-        if (!run.on_border) {
+        if (run.border == nullptr) {
           multiply_run(run, last);
         } else if (run.by_parts) {
           multiply_by_parts(run, last);
@@ -362,41 +359,14 @@ class RunLoop {
   /// Halves at the image's left or right border, by masks for the columns that some kernel columns read in padding.
   void multiply_masked(const HalfRun& run, bool last) {
     Taps& taps = loop_.queue().tile().taps;
-    BorderMasks masks[kMaxKernelColumns];
-    const TapRange read = columns_read(run);
-    taps.border_is_outermost = true;
-    for (std::int64_t tap = read.begin; tap < read.end; ++tap) {
-      const TapRange inside = positions_inside(run, tap);
-      masks[tap - read.begin] = masks_of(inside, run.positions);
-      if (inside.begin > 1 || inside.end < run.positions - 1) taps.border_is_outermost = false;
-    }
-    if (read.end - read.begin < b_.terms.tap_columns) set_columns(run, read);
-    taps.border = masks;
-    taps.border_columns = read.end - read.begin;
+    const BorderHalf& border = *run.border;
+    if (border.read.end - border.read.begin < b_.terms.tap_columns) set_columns(run, border.read);
+    taps.border = border.masks.data();
+    taps.border_columns = border.read.end - border.read.begin;
+    taps.border_is_outermost = border.masks_are_outermost;
     multiply_run(run, last);
     taps.border = nullptr;
     taps.run = 0;
-  }
-  /// From the first to the last kernel column that some position reads. No position reads some of those between where
-  /// the image is narrower than the stride.
-  TapRange columns_read(const HalfRun& run) const {
-    const auto is_read = [&](std::int64_t tap) {
-      const TapRange inside = positions_inside(run, tap);
-      return inside.begin < inside.end;
-    };
-    TapRange read{0, b_.terms.tap_columns};
-    while (read.end > 0 && !is_read(read.end - 1)) --read.end;
-    while (read.begin < read.end && !is_read(read.begin)) ++read.begin;
-    return read;
-  }
-  static BorderMasks masks_of(const TapRange& inside, std::int64_t positions) {
-    BorderMasks masks{};
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(positions, kBorderColumns); ++i) {
-      const bool from_end = positions > kBorderColumns && i >= kBorderColumns / 2;
-      const std::int64_t column = from_end ? positions - kBorderColumns + i : i;
-      masks.column[i] = column >= inside.begin && column < inside.end ? 0xffff : 0;
-    }
-    return masks;
   }
 
   /// A half at the image's left or right border, which skips the padding beside the image. The kernel columns that all
