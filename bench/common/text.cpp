@@ -152,6 +152,11 @@ std::string level_text(std::string_view level) {
   return text;
 }
 
+std::string threads_text(int threads, int out_of) {
+  if (out_of > 0) return fmt::format("{} of {} threads", threads, out_of);
+  return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
+}
+
 std::string escape_markup(std::string_view text) {
   return transform(text, [](std::string& out, uint32_t point, std::string_view bytes) {
     switch (point) {

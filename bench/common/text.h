@@ -22,6 +22,8 @@ std::string number_text(double value);
 // A tick of an axis: 0.01, 1, 100, 10k, 1M.
 std::string tick_text(double value);
 std::string level_text(std::string_view level);  // "dram" -> "DRAM", "l1" -> "L1"
+// "1 thread", "2 threads"; with out_of "1 of 2 threads".
+std::string threads_text(int threads, int out_of = 0);
 
 // Escapes for XML and HTML text and attribute values; what XML forbids (control characters, broken UTF-8) and marks
 // that turn the direction of text become U+FFFD.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "bench/common/text.h"
 #include "perfcounters/ceilings/ladder.h"
 
 #include "perfcounters/interrupt.h"
@@ -25,7 +26,7 @@ std::string unit_of(const perf::Ceiling& ceiling) {
 
 std::string name_of(const perf::Ceiling& ceiling) {
   if (ceiling.threads == 0) return ceiling.name;
-  return fmt::format("{}, {} thread{}", ceiling.name, ceiling.threads, ceiling.threads == 1 ? "" : "s");
+  return ceiling.name + ", " + threads_text(ceiling.threads);
 }
 
 std::optional<double> if_positive(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
@@ -118,7 +119,7 @@ RateEntry team_start_entry(int threads, const perf::Timing& start) {
   limit.formula = "none: a cost, not a rate of the hardware";
   return {.device = "cpu",
           .device_kind = DeviceKind::cpu,
-          .name = fmt::format("start and join {} thread{}", threads, threads == 1 ? "" : "s"),
+          .name = "start and join " + threads_text(threads),
           .unit = "s",
           .limit = limit};
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr int kMargin = 9;  // for the numbers of the vertical axis
 constexpr char kMany = '*';
 
-/// Points that share roofs: of one machine, kind of device and number of threads.
+/// Points that share roofs: of one machine, kind of device and number of threads that they ran on.
 struct Panel {
   std::string title;
   std::vector<const Measurement*> points{};
@@ -41,7 +41,7 @@ std::vector<Panel> panels_of(const Studies& studies) {
   for (const Measurement& m : studies.measurements) {
     if (!m.can_be_drawn()) continue;
     const Machine& machine = studies.machines[m.machine];
-    const std::string threads = m.place.threads ? fmt::format(", threads {}", *m.place.threads) : "";
+    const std::string threads = m.place.threads ? ", " + threads_text(*m.place.running_threads()) : "";
     const std::string title = fmt::format("{} {}{}", machine.tag, m.on_gpu() ? machine.gpu : cpu_of(machine), threads);
     auto panel = std::find_if(panels.begin(), panels.end(), [&](const Panel& one) { return one.title == title; });
     if (panel == panels.end()) panel = panels.insert(panels.end(), {.title = title});

@@ -136,7 +136,7 @@ std::vector<std::string> subtitle_of(const Studies& studies) {
     line += printable(machine.cpu);
     if (!machine.apart.empty()) line += " (" + machine.apart + ")";
     if (!machine.gpu.empty()) line += " · " + printable(machine.gpu);
-    line += fmt::format(" · {} thread{} · {}", machine.threads, machine.threads == 1 ? "" : "s", day_of(machine.date));
+    line += " · " + threads_text(machine.threads) + " · " + day_of(machine.date);
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
   return lines;

@@ -40,7 +40,7 @@ bool hits(const std::vector<Box>& boxes, const std::vector<Box>& others) {
 
 // The panel's title has the threads already.
 std::string without_threads(const std::string& name, int threads) {
-  const std::string end = fmt::format(", {} thread{}", threads, threads == 1 ? "" : "s");
+  const std::string end = ", " + threads_text(threads);
   return threads > 0 && name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
 }
 

@@ -43,12 +43,13 @@ std::string machine_name(const Studies& studies, const Measurement& m) {
   return machine.tag.empty() ? machine.cpu : machine.tag + ": " + machine.cpu;
 }
 
-// "f32, nhwc, strict, warm cache, 2 threads".
+// "f32, nhwc, strict, warm cache, 2 threads"; of a row that ran on fewer than its device has "1 of 2 threads".
 std::string type_text(const Measurement& m) {
   std::string text = m.identity.dtype;
   for (const std::string& part : {m.identity.layout, m.identity.math}) text += part.empty() ? "" : ", " + part;
   text += ", " + m.place.cache + " cache";
-  return m.place.threads ? fmt::format("{}, {} threads", text, *m.place.threads) : text;
+  if (!m.place.threads) return text;
+  return text + ", " + threads_text(*m.place.running_threads(), m.place.used_threads ? *m.place.threads : 0);
 }
 
 std::string quantity_text(const Quantity& q, const char* unit) {
@@ -290,6 +291,7 @@ json point_json(const Studies& studies, const Measurement& m) {
   point["arithmetic"] = m.place.arithmetic.dtype.empty() ? m.identity.dtype : m.place.arithmetic.dtype;
   point["products"] = m.place.arithmetic.products;
   point["source"] = source_of(m);
+  point["threads"] = m.place.threads.value_or(0);
   point["cold"] = m.place.cache != "warm";
   point["flop"] = m.work.value;
   point["seconds"] = m.time.seconds;

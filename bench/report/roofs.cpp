@@ -108,7 +108,15 @@ RoofGroup group_of(const Measurement& m, const Studies& studies) {
   return {.kind = m.place.kind,
           .machine = study_of_roofs(m, studies),
           .gpu = m.on_gpu() ? m.place.gpu.value_or(-1) : -1,
-          .threads = m.on_gpu() ? 0 : m.place.threads.value_or(0)};
+          .threads = m.on_gpu() ? 0 : m.place.running_threads().value_or(0)};
+}
+
+int device_threads(const RoofGroup& group, const Studies& studies) {
+  const auto threads = [&](size_t i) { return studies.measurements[i].place.threads.value_or(0); };
+  const int first = group.measurements.empty() ? 0 : threads(group.measurements.front());
+  const bool same =
+      std::all_of(group.measurements.begin(), group.measurements.end(), [&](size_t i) { return threads(i) == first; });
+  return same && first > group.threads ? first : 0;
 }
 
 bool same_place(const RoofGroup& a, const RoofGroup& b) {
@@ -144,8 +152,13 @@ std::vector<RoofGroup> roof_groups(const Studies& studies) {
     it->measurements.push_back(i);
   }
   if (groups.empty()) groups = groups_without_rows(studies);
-  std::stable_partition(groups.begin(), groups.end(), [](const RoofGroup& g) { return g.kind == DeviceKind::cpu; });
-  for (RoofGroup& group : groups) find_roofs(group, studies);
+  for (RoofGroup& group : groups) {
+    if (group.kind == DeviceKind::cpu) group.out_of = device_threads(group, studies);
+    find_roofs(group, studies);
+  }
+  const auto rank = [](const RoofGroup& g) { return g.kind == DeviceKind::gpu ? 2 : g.out_of > 0 ? 1 : 0; };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const RoofGroup& a, const RoofGroup& b) { return rank(a) < rank(b); });
   return groups;
 }
 
@@ -163,7 +176,7 @@ std::string title_of(const RoofGroup& group, const std::vector<RoofGroup>& all, 
   std::string title = machine.tag.empty() ? "" : machine.tag + ": ";
   title += printable(gpu && !machine.gpu.empty() ? machine.gpu : machine.cpu);
   if (gpu && group.gpu > 0) title += fmt::format(" · GPU {}", group.gpu);
-  if (group.threads > 0) title += fmt::format(" · {} thread{}", group.threads, group.threads == 1 ? "" : "s");
+  if (group.threads > 0) title += " · " + threads_text(group.threads, group.out_of);
   const bool has_twin = std::any_of(all.begin(), all.end(), [&](const RoofGroup& other) {
     return &other != &group && other.machine != group.machine && other.kind == group.kind &&
            other.threads == group.threads && studies.machines[other.machine].tag == machine.tag;

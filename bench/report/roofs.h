@@ -1,5 +1,6 @@
 // Which rows stand under which roofs. A row's roofs are those of its own machine, its own kind of device (and GPU), and
-// its own number of threads, so that a merge of studies never draws a point under a foreign roof.
+// the number of threads that it ran on, so that no point is drawn under a foreign roof: neither of another study of a
+// merge nor of all threads, where a short row ran on one of them.
 #pragma once
 
 #include <string>
@@ -9,12 +10,13 @@
 
 namespace gable::bench::report {
 
-// The rows of one machine, device and thread count, with their roofs.
+// The rows of one machine, device and number of threads, with their roofs.
 struct RoofGroup {
   DeviceKind kind = DeviceKind::cpu;
   size_t machine = 0;  // index of the study
   int gpu = -1;        // index of the GPU; -1: not known, or a CPU
-  int threads = 0;     // of a CPU; 0: not known, or a GPU
+  int threads = 0;     // that the rows ran on, of a CPU; 0: not known, or a GPU
+  int out_of = 0;      // threads of their device, where all rows ran on fewer; else 0
   // The best bandwidth of each level and the best of each ISA and dtype, best first. Their values are for `threads`: a
   // ceiling of one thread that was scaled up, as the verdict does, says so in its name.
   std::vector<Ceiling> roofs{};
@@ -25,14 +27,15 @@ struct RoofGroup {
   double best_bandwidth() const;  // B/s; 0: none
 };
 
-// CPUs first, in the order of the rows. Without rows to draw: a group for each kind of device that has ceilings, or one
-// empty group.
+// CPUs first, of these last the rows that ran on fewer threads than their device has; else in the order of the rows.
+// Without rows to draw: a group for each kind of device that has ceilings, or one empty group.
 std::vector<RoofGroup> roof_groups(const Studies& studies);
 
 // The group of each measurement; -1 where it can't be drawn.
 std::vector<int> group_of_measurements(const Studies& studies, const std::vector<RoofGroup>& groups);
 
-// "AMD EPYC · 2 threads", with what tells this group from the others: the machine's tag, the GPU's index, the date.
+// "AMD EPYC · 2 threads" or "AMD EPYC · 1 of 2 threads", with what tells this group from the others: the machine's tag,
+// the GPU's index, the date.
 std::string title_of(const RoofGroup& group, const std::vector<RoofGroup>& all, const Studies& studies);
 
 // Whether any group has a roof. Without one, a figure is no roofline.

@@ -138,6 +138,29 @@ TEST_CASE("roofs: rows of other machines or thread counts stand under roofs of t
   CHECK(drawn == studies.measurements.size());
 }
 
+TEST_CASE("roofs: rows that ran on one of their device's threads stand under the roofs of one") {
+  json study = samples::cpu_study();
+  study["measurements"][0]["used_threads"] = 1;
+  const Studies studies = merge({study});
+  const std::vector<RoofGroup> groups = roof_groups(studies);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].measurements.size() == 59);
+  CHECK(groups[1].measurements == std::vector<size_t>{0});
+  for (const RoofGroup& group : groups) {
+    for (const Ceiling& c : group.roofs) CHECK(c.threads == group.threads);
+  }
+  CHECK(title_of(groups[0], groups, studies).ends_with(" · 2 threads"));
+  CHECK(title_of(groups[1], groups, studies).ends_with(" · 1 of 2 threads"));
+  CHECK(contains(html(studies), "warm cache, 1 of 2 threads"));
+  // Beside rows of a device of one thread they are rows of one thread.
+  study["measurements"][1]["threads"] = 1;
+  const Studies both = merge({study});
+  const std::vector<RoofGroup> mixed = roof_groups(both);
+  REQUIRE(mixed.size() == 2);
+  CHECK(mixed[0].measurements == std::vector<size_t>{0, 1});
+  CHECK(title_of(mixed[0], mixed, both).ends_with(" · 1 thread"));
+}
+
 TEST_CASE("roofs: a study without ceilings has those of its machine, but not of fewer threads or another machine") {
   const json bare = without_ceilings(samples::cpu_study());
   json ceilings_only = samples::cpu_study();

@@ -142,6 +142,15 @@ TEST_CASE("energy is in the table, the CSV and the page, with the reason where i
   CHECK_THROWS_AS(merge({wrong}), SchemaError);
 }
 
+TEST_CASE("ascii: rows that ran on one of their device's threads are drawn apart from the others") {
+  json study = explained_study();
+  study["measurements"].push_back(study["measurements"][0]);
+  study["measurements"].back()["used_threads"] = 1;
+  const std::string text = ascii_plot(merge({study}));
+  CHECK(contains(text, ", 2 threads\n"));
+  CHECK(contains(text, ", 1 thread\n"));
+}
+
 TEST_CASE("ascii: roofs, points and a legend in lines of one width; a study without ceilings is no roofline") {
   const std::string text = ascii_plot(merge({explained_study()}));
   CHECK(contains(text, "FLOP/byte"));

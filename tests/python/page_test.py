@@ -227,6 +227,23 @@ def test_kernels_of_a_layer_are_steps(page):
     assert one.count(".join.step") == sum(len(kernels) - 1 for kernels in layers.values())
 
 
+def test_a_kernel_on_one_of_two_threads_stands_under_one_thread_s_roofs_and_is_a_step_to_the_others(page):
+    study = record(CPU)
+    rows = [copy.deepcopy(next(row for row in study["measurements"] if row["device"] == "cpu")) for _ in range(2)]
+    rows[1] |= {"kernel": "other", "used_threads": 1}
+    rows[1]["T"] |= {name: 2 * rows[1]["T"][name] for name in ("seconds", "q1", "q3", "fastest")}
+    rows[1]["gflops"] /= 2
+    study["measurements"] = rows
+    one = page(study, fragment="steps=1&names=0")
+    groups = json.loads(one.text("#data"))["groups"]
+    assert [group["title"].split(" · ")[-1] for group in groups] == ["2 threads", "1 of 2 threads"]
+    flat = [max(roof["value"] for roof in group["roofs"] if not roof["bandwidth"]) for group in groups]
+    assert flat[1] < 0.75 * flat[0]
+    assert one.count(".join.step") == 1
+    hover(one, 1)
+    assert "1 of 2 threads" in one.text(".card")
+
+
 def test_themes_follow_the_system_and_the_button_and_text_has_contrast(page):
     one = page(CPU, COUNTED)
 

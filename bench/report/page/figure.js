@@ -117,8 +117,7 @@ const stepsOf = (places) => {
   for (const place of places) {
     const { point } = place;
     const { title, kind } = groups[point.group];
-    const threads = / · \d+ threads?(?= ·|$)/.exec(title)?.[0] ?? "";
-    const key = `${point.layer} ${point.dtype} ${point.cold} ${title.split(" · ")[0]}${threads} ${kind}`;
+    const key = `${point.layer} ${point.dtype} ${point.cold} ${title.split(" · ")[0]} ${point.threads} ${kind}`;
     ladders.set(key, [...(ladders.get(key) ?? []), place]);
   }
   return [...ladders.values()].flatMap((list) => {
