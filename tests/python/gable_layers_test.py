@@ -275,3 +275,22 @@ def test_a_file_that_is_no_model_is_named(tmp_path):
     (tmp_path / "no.onnx").write_bytes(b"\xff" * 40)
     with pytest.raises(ValueError, match="no.onnx is no ONNX model"):
         layers.of_onnx(tmp_path / "no.onnx")
+
+
+def test_a_model_that_is_broken_is_an_error_in_words(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+
+    def saved(*nodes):
+        graph = helper.make_graph(list(nodes), "g", [helper.make_tensor_value_info("x", kind, [1, 4, 6, 6])],
+                                  [helper.make_tensor_value_info("y", kind, None)])
+        path = tmp_path / "broken.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+        return path
+
+    with pytest.raises(ValueError, match="broken.onnx: ONNX can't infer its sizes: .*Conv"):
+        layers.of_onnx(saved(helper.make_node("Conv", [], [])))
+    lines = layers.of_onnx(saved(helper.make_node("Conv", ["x"], ["y"], name="odd"))).splitlines()
+    assert lines[1] == "# left out: Conv odd: it has no weights or no output"
+    with pytest.raises(ValueError, match="has no convolution"):
+        layers.of_onnx(saved(helper.make_node("Gemm", ["x"], ["y"])))

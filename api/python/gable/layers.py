@@ -156,7 +156,10 @@ def of_onnx(path: Path, input_shape: tuple[int, ...] | None = None, name: str = 
         model = onnx.inliner.inline_local_functions(model)
     if input_shape is not None:
         _resize(model.graph, input_shape)
-    graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    try:
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception as error:
+        raise ValueError(f"{path}: ONNX can't infer its sizes: {error}") from error
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):
@@ -206,7 +209,8 @@ def _constants(graph) -> set[str]:
 
 
 def _is_linear(node, constants: set[str]) -> bool:
-    return node.op_type in ("Gemm", "MatMul") and node.domain in ("", "ai.onnx") and node.input[1] in constants
+    return (node.op_type in ("Gemm", "MatMul") and node.domain in ("", "ai.onnx") and len(node.input) > 1
+            and node.input[1] in constants)
 
 
 def _onnx_linear(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
@@ -245,6 +249,8 @@ def _onnx_convolution(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
     import onnx
 
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    if len(node.input) < 2 or not node.output:
+        raise NotExpressible(f"Conv {node.name or '?'}: it has no weights or no output")
     x, y, weights = (_known(shapes, tensor, node) for tensor in (node.input[0], node.output[0], node.input[1]))
     if len(x) != 4:
         raise NotExpressible(f"Conv {node.name or node.output[0]}: its input has {len(x)} dimensions")
