@@ -5,8 +5,9 @@ if(NOT GABLE_CUDA OR NOT GABLE_SHARED)
   return()
 endif()
 # Machine code for each generation from Turing on, and PTX of the newest for those to come. `native` is the GPUs of this
-# machine, which takes a third of the time.
-set(GABLE_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "GPU architectures of the kernels, or native for the GPUs of this machine")
+# machine, which takes two thirds of the time or less.
+set(gable_every_generation "75-real;80-real;90")
+set(GABLE_CUDA_ARCHITECTURES ${gable_every_generation} CACHE STRING "GPU architectures of the kernels, or native for the GPUs of this machine")
 if(NOT GABLE_CUDA_ARCHITECTURES STREQUAL "native")
   set(CMAKE_CUDA_ARCHITECTURES ${GABLE_CUDA_ARCHITECTURES})
 endif()
@@ -24,9 +25,12 @@ if(GABLE_CUDA_ARCHITECTURES STREQUAL "native")
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE gpus ERROR_QUIET)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE codes ERROR_QUIET)
   gable_native_architectures(gable_cuda_architectures "${gpus}" "${codes}")
+  if(gpus STREQUAL "" AND EXISTS /dev/nvidiactl)
+    set(gable_cuda_architectures ${gable_every_generation})  # a driver without nvidia-smi, as in some containers
+  endif()
   if(NOT gable_cuda_architectures)
     message(STATUS "cuda: nvidia-smi names no GPU of this machine with compute capability 7.5 or later, so libgable_cuda.so "
-      "is left out (for GPUs of other machines: GABLE_CUDA_ARCHITECTURES=\"75-real;80-real;90\")")
+      "is left out (for GPUs of other machines: GABLE_CUDA_ARCHITECTURES=\"${gable_every_generation}\")")
     return()
   endif()
   set(CMAKE_CUDA_ARCHITECTURES ${gable_cuda_architectures})
