@@ -151,10 +151,11 @@ double dense_seconds(const WeightedOp& op, const CudaDevice& device) {
 constexpr char kWgmmaOneGroup[] = "wgmma, one group";
 constexpr char kImplicitGemmOneGroup[] = "implicit_gemm, one group";
 constexpr char kFewChannelsOneGroup[] = "few_channels_mma, one group";
-using Wgmma = cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WgmmaWithReorders, kWgmmaOneGroup>>;
-using ImplicitGemm =
+using WgmmaOrOneGroup = cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WgmmaWithReorders, kWgmmaOneGroup>>;
+using ImplicitGemmOrOneGroup =
     cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WithReorders<cuda::ImplicitGemmMma>, kImplicitGemmOneGroup>>;
-using FewChannelsMma = cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::FewChannelsMmaKernel, kFewChannelsOneGroup, false>>;
+using FewChannelsMmaOrOneGroup =
+    cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::FewChannelsMmaKernel, kFewChannelsOneGroup, false>>;
 
 /// The estimates of the kernels for few channels are of layers of one group.
 template <typename KernelPlan>
@@ -174,15 +175,16 @@ constexpr CudaKernels::Kernel kKernels[] = {
      make<cuda::DepthwiseConv2d, f32_bound>, seconds<cuda::Depthwise>},
     {"one_channel", nothing_missing<cudaDeviceProp>, refuse<cuda::OneChannelConv2d>,
      make<cuda::OneChannelConv2d, f32_bound>, one_group_seconds<cuda::OneChannelConv2d>},
-    {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<FewChannelsMma>, make<FewChannelsMma, mma_bound>,
-     seconds<FewChannelsMma>},
+    {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<FewChannelsMmaOrOneGroup>,
+     make<FewChannelsMmaOrOneGroup, mma_bound>, seconds<FewChannelsMmaOrOneGroup>},
     {"few_channels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsConv2d>,
      make<cuda::FewChannelsConv2d, f32_bound>, one_group_seconds<cuda::FewChannelsConv2d>},
     {"few_pixels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewPixelsConv2d>,
      make<cuda::FewPixelsConv2d, few_pixels_bound>, seconds<cuda::FewPixelsConv2d>},
-    {"wgmma", Wgmma::missing, refuse<Wgmma>, make<Wgmma, wgmma_bound>, seconds<Wgmma>},
-    {"implicit_gemm", ImplicitGemm::missing, refuse<ImplicitGemm>, make<ImplicitGemm, mma_bound>,
-     seconds<ImplicitGemm>},
+    {"wgmma", WgmmaOrOneGroup::missing, refuse<WgmmaOrOneGroup>, make<WgmmaOrOneGroup, wgmma_bound>,
+     seconds<WgmmaOrOneGroup>},
+    {"implicit_gemm", ImplicitGemmOrOneGroup::missing, refuse<ImplicitGemmOrOneGroup>,
+     make<ImplicitGemmOrOneGroup, mma_bound>, seconds<ImplicitGemmOrOneGroup>},
     {"pointwise", cuda::PointwiseConv2d::missing, refuse<cuda::PointwiseConv2d>, make<cuda::PointwiseConv2d, mma_bound>,
      dense_seconds<cuda::PointwiseConv2d>},
     {"pointwise_planes", cuda::PointwisePlanesConv2d::missing, refuse<cuda::PointwisePlanesConv2d>,

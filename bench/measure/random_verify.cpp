@@ -26,8 +26,10 @@ bool mixes_groups(const Plan& plan) {
   const auto* conv = std::get_if<Conv2d>(&plan.op());
   if (conv == nullptr || conv->groups == 1) return false;
   if (plan.kernel() == "reordered") return plan.arithmetic().dtype == "bf16";  // amx or bf16_dot inside
-  return is_one_of(plan.kernel(), {"amx", "bf16_dot", "wgmma", "implicit_gemm", "few_channels_mma", "grouped_mma",
-                                   "pointwise_planes"});
+  if (is_one_of(plan.kernel(), {"implicit_gemm", "few_channels_mma"})) {
+    return plan.explain().find("groups as one") != std::string::npos;
+  }
+  return is_one_of(plan.kernel(), {"amx", "bf16_dot", "wgmma", "grouped_mma", "pointwise_planes"});
 }
 
 /// Multiplies parts of numbers, and infinity has none.

@@ -56,6 +56,7 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "grouped_mma_bf16",
     "grouped_mma_tf32",
     "grouped_mma_tf32_halves",
+    "groups_as_one",
     "few_channels_6x4_5",
     "few_channels_8x6_5",
     "few_channels_4x6_5",
@@ -187,6 +188,7 @@ std::array<std::atomic<bool>, kPaths> path_ran;
 bool has_path(std::string_view path, const cudaDeviceProp& device) {
   if (path.starts_with("wgmma")) return device.major == 9 && device.minor == 0;
   if (path == "implicit_gemm_cluster" || path == "pointwise_planes_cluster") return device.major >= 9;
+  if (path == "groups_as_one") return device.major >= 8;  // of implicit_gemm and others
   if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
   if (path.starts_with("grouped_mma") || path.starts_with("pointwise")) return device.major >= 8;
   return true;

@@ -57,6 +57,7 @@ enum class Path {
   grouped_mma_bf16,
   grouped_mma_tf32,
   grouped_mma_tf32_halves,
+  groups_as_one,
   few_channels_6x4_5,
   few_channels_8x6_5,
   few_channels_4x6_5,

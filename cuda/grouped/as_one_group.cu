@@ -2,6 +2,7 @@
 #include "cuda/grouped/as_one_group.h"
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
 
 namespace gable::cuda {
@@ -43,6 +44,7 @@ class PlanAsOneGroup final : public Conv2dPlan {
   std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
 
   void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override {
+    note_path(Path::groups_as_one);
     const Conv2dProblem whole = as_one_group(problem_);
     void* const spread = static_cast<unsigned char*>(packed) + spread_at();
     const auto blocks = static_cast<unsigned>(ceil_div(whole.k * whole.c * whole.r * whole.s, kThreads));

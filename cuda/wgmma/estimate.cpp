@@ -146,18 +146,18 @@ constexpr WgmmaCosts kOfOneTap32{.start = {.of_one_block = 1162, .of_two = 1068}
 /// and lose.
 constexpr double kSavedByOneItem = 500;
 
+constexpr std::int64_t kSector = 32;  // bytes of the L2
+
 /// Copies of pixels whose channels are no whole sectors of the L2, or odd ones, take so many times as long where each
 /// step has its own. Fitted to 30 layers; the tiles picked for 31 others of half sectors take 1.017 of the best tile's
 /// time, without it 1.124.
 double straddling(const Conv2dProblem& p) {
-  constexpr std::int64_t kSector = 32;  // bytes
   const std::int64_t bytes = p.c * static_cast<std::int64_t>(size_of(p.dtype));
   return bytes % kSector != 0 ? 1.8 : bytes % (2 * kSector) != 0 ? 1.4 : 1;
 }
 
 /// Whether some pixels begin in the middle of a sector of the L2: what a box loads of such a pixel lies in two lines.
-bool begin_in_sectors(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  constexpr std::int64_t kSector = 32;  // bytes
+bool pixels_in_two_lines(const Conv2dProblem& p, const WgmmaGeometry& g) {
   // Parts of values are read from a copy whose pixels are whole sectors.
   return g.steps.parts == 1 && p.c * static_cast<std::int64_t>(size_of(p.dtype)) % kSector != 0;
 }
@@ -178,7 +178,8 @@ double bytes_of_port(const WgmmaGeometry& g, const LoadedBytes& b, bool in_two_l
   if (g.steps.split == 1) {
     const int tiles = g.grid.items / g.grid.channel_tiles;
     const bool same_pixels = g.grid.channel_tiles > 1 && (!g.grid.pixels_first || tiles == 1);
-    shared = !same_pixels ? (tiles > 1 ? b.weights : 0) : in_two_lines ? 0 : pixels;
+    if (same_pixels && !in_two_lines) shared = pixels;
+    if (!same_pixels && tiles > 1) shared = b.weights;
   }
   return 2 * (b.weights + pixels) - shared;
 }
@@ -218,15 +219,15 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
       g.steps.parts > 1 ? g.steps.of_greatest_share() : g.steps.per_item() / static_cast<double>(g.steps.split);
   const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels);
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
-  constexpr double kPortBytes = 119;          // a cycle, of boxes by tap
+  constexpr double kPortBytes = 119;          // a cycle, of boxes that serve one step
   constexpr double kOddPixelOfAllTaps = 7.4;  // the least cycles of a pixel of a box for all taps
-  const bool odd = !one_tap && begin_in_sectors(p, g), by_tap = !one_tap && each_step_has_a_box;
+  const bool in_two_lines = !one_tap && pixels_in_two_lines(p, g), gathers = !one_tap && each_step_has_a_box;
   const LoadedBytes loaded{.weights = steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g),
                            .pixels = boxes * g.box.pixels() * kWgmmaPixelBytes * (one_tap ? straddling(p) : 1)};
-  const double port = by_tap ? bytes_of_port(g, loaded, odd, multiprocessors) / kPortBytes : 0;
-  const double bytes = loaded.weights + loaded.pixels * (odd && g.tile.by_tap ? 2 : 1);
+  const double port = gathers ? bytes_of_port(g, loaded, in_two_lines, multiprocessors) / kPortBytes : 0;
+  const double bytes = loaded.weights + loaded.pixels * (in_two_lines && g.tile.by_tap ? 2 : 1);
   const double box =
-      std::max(costs.boxes.of(residents), odd && !g.tile.by_tap ? g.box.pixels() * kOddPixelOfAllTaps : 0);
+      std::max(costs.boxes.of(residents), in_two_lines && !g.tile.by_tap ? g.box.pixels() * kOddPixelOfAllTaps : 0);
   const double main = std::max({products, bytes / costs.bandwidth.l2, port, boxes * box});
   const double epilogue = costs.epilogue.of_chunk(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
   const double both = main + epilogue + costs.consumers.between_items;

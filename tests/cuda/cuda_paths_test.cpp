@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -484,39 +485,60 @@ TEST_CASE("wgmma computes groups of any width") {
   }
 }
 
-/// The kernel's plan of all groups as one.
+/// The kernel's plan of all groups as one; false if it refuses the layer of one group.
 template <typename Kernel>
-void check_as_one_group(const Device& device, const Conv2d& conv) {
+bool check_as_one_group(const Device& device, const Conv2d& conv) {
   const Conv2dProblem problem = problem_of(conv);
   const cudaDeviceProp properties = device_properties();
-  if (!Kernel::refusal(cuda::as_one_group(problem), properties).empty()) return;
+  if (!Kernel::refusal(cuda::as_one_group(problem), properties).empty()) return false;
   const auto plan = cuda::with_one_group(problem, "of a test", Kernel::make(cuda::as_one_group(problem), properties));
   CHECK(contains(plan->description().staging, "groups as one"));
   PlanCheck(device, conv).run(*plan);
+  return true;
+}
+
+/// Whether the estimates of the device's kernel choose one group.
+bool chooses_one_group(const Device& device, const Conv2d& conv) {
+  return contains(device.plan(conv).explain(), std::to_string(conv.groups) + " groups as one");
 }
 
 TEST_CASE("kernels of one group compute several as one, with zeros among the weights") {
   if (!has_kernel("implicit_gemm")) return;
-  const Device implicit = open("cuda:0?kernel=implicit_gemm");
+  const Device implicit = open("cuda:0?kernel=implicit_gemm"), few = open("cuda:0?kernel=few_channels_mma");
+  std::optional<Device> wgmma;
+  if (has_kernel("wgmma")) wgmma = open("cuda:0?kernel=wgmma");
   int turn = 0;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     const Math math = dtype == DType::f32 ? Math::tf32 : Math::strict;
-    for (const Groups& of : {Groups{7, 3, 6}, {2, 4, 4}, {3, 2, 5}, {16, 1, 4}, {5, 8, 8}, {4, 9, 4}, {2, 2, 64}}) {
+    int of_implicit = 0, of_wgmma = 0, of_few = 0;
+    for (const Groups& of :
+         {Groups{7, 3, 6}, {2, 4, 4}, {3, 2, 5}, {6, 1, 4}, {16, 1, 4}, {5, 8, 8}, {4, 9, 4}, {2, 2, 64}}) {
       Conv2d conv = grouped(of, turn % 4 == 3 ? 1 : 3, 13, dtype, math);
       if (turn % 2 == 1) conv.layout = Layout::nchw;
       if (turn % 5 == 1) conv.stride = {2, 2};
       if (turn % 7 == 4) conv.dilation = {2, 1};
       ++turn;
-      check_as_one_group<cuda::WithReorders<cuda::ImplicitGemmMma>>(implicit, conv);
-      if (has_kernel("wgmma")) check_as_one_group<cuda::WgmmaWithReorders>(open("cuda:0?kernel=wgmma"), conv);
-      if (of.c > 1) check_as_one_group<cuda::FewChannelsMmaKernel>(open("cuda:0?kernel=few_channels_mma"), conv);
+      of_implicit += check_as_one_group<cuda::WithReorders<cuda::ImplicitGemmMma>>(implicit, conv) ? 1 : 0;
+      if (wgmma) of_wgmma += check_as_one_group<cuda::WgmmaWithReorders>(*wgmma, conv) ? 1 : 0;
+      of_few += check_as_one_group<cuda::FewChannelsMmaKernel>(few, conv) ? 1 : 0;
     }
+    CHECK(of_implicit >= 2);
+    if (wgmma) CHECK(of_wgmma >= 2);
+    CHECK(of_few >= 2);
   }
   Conv2d narrow = grouped({7, 3, 6}, 3, 28, DType::bf16, Math::strict);
   narrow.input[0] = 20;
-  CHECK(contains(implicit.plan(narrow).explain(), "7 groups as one"));
-  narrow = grouped({64, 64, 64}, 3, 28, DType::bf16, Math::strict);  // its weights would take 300 MB
-  CHECK_FALSE(contains(implicit.plan(narrow).explain(), "groups as one"));
+  CHECK(chooses_one_group(implicit, narrow));
+  CHECK_FALSE(
+      chooses_one_group(implicit, grouped({64, 64, 64}, 3, 28, DType::bf16, Math::strict)));  // 300 MB of weights
+  narrow = grouped({2, 3, 3}, 3, 128, DType::f16, Math::strict);
+  narrow.layout = Layout::nchw;
+  narrow.input[0] = 32;
+  CHECK(chooses_one_group(few, narrow));
+  narrow = grouped({3, 20, 20}, 3, 160, DType::f16, Math::strict);
+  narrow.layout = Layout::nchw;
+  narrow.input[0] = 1;
+  if (wgmma) CHECK(chooses_one_group(*wgmma, narrow));
 }
 
 /// All kinds of layers with groups, on images of one tile, of several and of many.
@@ -589,6 +611,10 @@ std::vector<unsigned char> packed_bytes(const Kernel& plan, const Conv2dProblem&
   return packed.read();
 }
 
+constexpr char kOneGroupOfTest[] = "one group, of a test";
+using ImplicitGemmOrOneGroup =
+    cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WithReorders<cuda::ImplicitGemmMma>, kOneGroupOfTest>>;
+
 /// Plans of one layer on other batches and images: equal packings are equal bytes, and all of `sizes` share one.
 template <typename Kernel>
 void check_packings(const std::string& name, const Conv2dProblem& first, std::initializer_list<std::int64_t> images) {
@@ -642,6 +668,11 @@ TEST_CASE("plans of equal packings pack equal bytes, whatever the batch and the 
     few.dtype = tensor.dtype;
     few.math = tensor.math;
     check_packings<cuda::FewChannelsMma>("few_channels_mma", few, {1, 8});
+    Conv2dProblem narrow = layer(21, 42, 3, 8, 28);
+    narrow.groups = 7;
+    narrow.dtype = tensor.dtype;
+    narrow.math = tensor.math;
+    check_packings<ImplicitGemmOrOneGroup>("implicit_gemm", narrow, {1, 8});
   }
   for (const Math math : {Math::split3, Math::split6}) {
     Conv2dProblem parts = dense;
