@@ -27,6 +27,8 @@ constexpr std::int64_t kGatheredPositions = 1024;
 constexpr int kFewestPositions = 10;
 constexpr std::int64_t kFewestStridedColumns = 7;
 constexpr std::int64_t kFewestHeldHalves = 3;
+// Of groups that a unit which loads full halves stages together, and of their strips.
+constexpr std::int64_t kMaxGroups = 16, kMaxGroupBytes = 256 << 10;
 constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps, for a model that looks at each
 // Cycles: two halves' products in a step, the fixed cost of a panel, and the shortest work unit that is worth starting.
 constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kMinUnitCycles = 4000;
@@ -144,9 +146,11 @@ class Search {
     if (b_.multiplies_panels) return positions_of_panels();
     b_.positions = positions_of_rows();
     const bool window = b_.terms.tap_count() > 1 && b_.terms.fold == 1 && b_.terms.parts == 1 && g_.pool == 1;
-    const bool many = g_.rows > outputs_inside(row_axis(p_, g_)) + kMaxBorder ||
-                      g_.columns > outputs_inside(column_axis(p_, g_)) + kMaxBorder;
-    return !window || many || may_read_in_image() ? b_.positions : positions_of_window();
+    return !window || has_many_borders() || may_read_in_image() ? b_.positions : positions_of_window();
+  }
+  bool has_many_borders() const {
+    return g_.rows > outputs_inside(row_axis(p_, g_)) + kMaxBorder ||
+           g_.columns > outputs_inside(column_axis(p_, g_)) + kMaxBorder;
   }
   /// Halves of 14 divide rows of 14, 28 and 56 outputs without a tail.
   int positions_of_rows() const {
@@ -262,7 +266,16 @@ class Search {
     if (tiled > kMaxIdlePositions * static_cast<double>(columns)) return false;
     // A tile's lines of one block of channels stay in L1 from tap to tap.
     const std::int64_t lines = (2 + (p_.r - 1) * p_.dilation_h) * (b_.positions + (p_.s - 1) * p_.dilation_w);
-    return lines * 4 <= l1_lines(p_.stride_w * p_.c * kBf16) * 3 && weight_bytes() <= l2_bytes() * 3 / 4;
+    if (lines * 4 > l1_lines(p_.stride_w * p_.c * kBf16) * 3 || weight_bytes() > l2_bytes() * 3 / 4) return false;
+    return b_.positions < kUsualPositions || g_.pool == 2 || has_many_borders() || !is_faster_staged();
+  }
+
+  /// Whether flat tiles of a strip take so much less time than those of an image's regions, whose last halves overlap
+  /// and whose borders make tiles of their own, that staging pays.
+  bool is_faster_staged() const {
+    const StripShape whole = layout(InputPath::staged).shape(g_.rows, g_.columns);
+    return std::min(staged_cycles(b_, whole, 16), staged_cycles(b_, whole, kUsualPositions)) <
+           in_image_cycles(p_, b_, b_.positions);
   }
 
   /// Not for several products a term: they take so long that reading weights again costs little. Not for a single tap
@@ -545,18 +558,25 @@ class Search {
   bool panels_share_lines() const { return p_.k * kBf16 % kLineBytes != 0; }
 
   // ---- Groups of a work unit.
-  /// Neighbouring groups of few channels lie in the same cache lines, which L1 keeps while a row of each is staged.
+  /// Neighbouring groups lie in the same cache lines, which L1 keeps while a row of each is staged.
   void choose_groups() {
-    constexpr std::int64_t kLineChannels = 64 / kBf16;
-    if (unit_.loads_full_halves || b_.input != InputPath::staged || work_.panels < g_.panels) return;
-    const std::int64_t wanted = std::min(g_.groups, kLineChannels / g_.group_c);
+    if (b_.input != InputPath::staged || b_.multiplies_panels || work_.panels < g_.panels) return;
+    const std::int64_t wanted = std::min(g_.groups, groups_together());
     while (work_.groups < wanted) {
       ++work_.groups;
-      if (strip_fits() && (threads_ == 1 || units() >= kUnitsPerThread * threads_)) continue;
+      if (groups_fit() && (threads_ == 1 || units() >= kUnitsPerThread * threads_)) continue;
       --work_.groups;
-      return;
+      break;
     }
+    if (unit_.loads_full_halves) work_.groups = even_part(g_.groups, work_.groups);
   }
+  /// Groups in the same lines; of a unit that loads full halves also those whose epilogues then run between the next
+  /// group's products.
+  std::int64_t groups_together() const {
+    constexpr std::int64_t kLineChannels = kLineBytes / kBf16;
+    return unit_.loads_full_halves ? kMaxGroups : kLineChannels / g_.group_c;
+  }
+  bool groups_fit() const { return strip_fits() && (!unit_.loads_full_halves || thread_bytes() <= kMaxGroupBytes); }
 
   // ---- What follows from the cut.
   void count_work() {
@@ -572,7 +592,13 @@ class Search {
     w.chunk = std::min(w.chunk, work_.panels);
     w.from_last_level = !w.fit_l2 || b_.input == InputPath::by_images || (w.chunk > 1 && w.chunk < work_.panels);
     const std::int64_t alternating = b_.input == InputPath::in_image ? work_.panels : w.chunk;
-    w.fit_l1 = panel_bytes() * alternating <= l1_bytes() / 3;
+    w.fit_l1 = panel_bytes() * alternating <= l1_bytes() / 3 || reuses_window();
+  }
+  /// Whether so many tiles of a work unit use the weights of one window that L1 should keep them, beside less input.
+  bool reuses_window() const {
+    constexpr std::int64_t kManyTiles = 6;
+    return unit_.loads_full_halves && b_.terms.tap_count() > 1 && work_.panels == 1 &&
+           panel_bytes() <= l1_bytes() / 2 && work_.rows * work_.columns >= kManyTiles * 2 * kHalfPositions;
   }
   void choose_prefetches() {
     // Several products a term leave time for prefetches that find their lines in L2.

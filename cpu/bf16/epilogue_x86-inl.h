@@ -64,6 +64,9 @@ struct EpilogueVectors {
     return narrowed(low, high);
   }
   GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
+    if constexpr (kType == DType::bf16) {
+      if (lanes <= 0xffff) return store_low(low, y);
+    }
     const __m512i line = halves(low, high);
     if (kMayBeNonTemporal && non_temporal) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(y), line);

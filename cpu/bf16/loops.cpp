@@ -67,16 +67,17 @@ void compute_rows_or_flat(TileLoop& loop, const InputView& input, bool staged) {
   if (run.blocking.multiplies_panels) finish_panels(loop);
 }
 
-/// The groups of a work unit, one after another.
-void compute_groups(const Run& run, WorkUnit work, float* workspace) {
+/// The groups of a work unit, one after another. The epilogues of a group's last tile overlap with the next group.
+void compute_groups(const Run& run, const WorkUnit& work, float* workspace) {
   InputView input = input_of(run, work, workspace);
   const bool staged = input.first == strip_in(run, workspace);
-  for (const std::int64_t end = work.group + work.groups; work.group < end; ++work.group) {
-    TileLoop loop(run, work, workspace);
+  TileLoop loop(run, work, workspace);
+  for (std::int64_t group = work.group; group < work.group + work.groups; ++group) {
+    loop.take_group(group);
     compute_rows_or_flat(loop, input, staged);
-    loop.queue().drain();
     input.first += strip_elements(run.blocking.strip, run.blocking.terms);
   }
+  loop.queue().drain();
 }
 
 void compute_in_image(TileLoop& loop) {

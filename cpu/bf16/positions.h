@@ -7,6 +7,9 @@
 
 namespace gable::cpu::bf16 {
 
+/// The fewest positions of the usual halves, of 14 or 16.
+constexpr int kUsualPositions = 14;
+
 /// Cycles of one image and group: to stage its input into a strip of the shape `whole`, and all tiles.
 double staged_cycles(const Blocking& blocking, const StripShape& whole, int positions);
 

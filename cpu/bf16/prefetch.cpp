@@ -33,8 +33,12 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
     return {};
   }
   if (share_of(b.work.count, index, run.threads) != share_of(b.work.count, current.index, run.threads)) return {};
-  const WorkUnit work = work_unit_at(b, index);
+  WorkUnit work = work_unit_at(b, index);
   if (work.input == current.input && index != current.index) return {};
+  // Each group prefetches the group in the same place of the other work unit.
+  const std::int64_t place = current.group - work_unit_at(b, current.index).group;
+  if (place >= work.groups) return {};
+  work.group += place;
   SourceRange h = source_rows(p, b.geometry, work), w = source_columns(p, b.geometry, work);
   if (index == current.index && b.input == InputPath::in_image) h = h.without_first(kRowsAhead, b.geometry.h);
   if (index == current.index && b.input != InputPath::in_image) w = w.without_first(kPositionsAhead, b.geometry.w);

@@ -60,6 +60,9 @@ class TileLoop {
   const TileQueue& queue() const { return queue_; }
   PanelTile& panel_tile() { return panel_tile_; }
 
+  /// The tiles that follow are of this group of the work unit.
+  void take_group(std::int64_t group) { work_.group = group; }
+
   /// Sets the weights and lanes of the tiles that follow; weights from tap `first_tap` on.
   void begin_panel(std::int64_t panel, std::int64_t first_tap = 0) {
     const Blocking& b = run_.blocking;
@@ -71,8 +74,8 @@ class TileLoop {
     queue_.tile().is_half_a_vector = lanes_ <= kVector / 2;
     if (run_.bias == nullptr) return;
     bias_ = run_.bias + first_lane_;
-    if (lanes_ == kLanes) return;
-    std::fill(std::copy_n(bias_, lanes_, padded_bias_), padded_bias_ + kLanes, 0.0f);
+    if (first_lane_ + kLanes <= run_.problem.k) return;
+    if (padded_lane_ != first_lane_) pad_bias();
     bias_ = padded_bias_;
   }
 
@@ -131,14 +134,20 @@ class TileLoop {
   }
 
  private:
+  void pad_bias() {
+    queue_.drain();  // pending epilogues may read the padded bias of another panel
+    std::fill(std::copy_n(bias_, lanes_, padded_bias_), padded_bias_ + kLanes, 0.0f);
+    padded_lane_ = first_lane_;
+  }
+
   const Run& run_;
   WorkUnit work_;
   TileQueue queue_;
   PanelTile panel_tile_{};
   OutputPixels output_;
-  float* padded_bias_;  // the bias of the last panel, if it has fewer than 32 lanes
+  float* padded_bias_;  // the bias of a panel after whose first lane the problem has fewer than 32
   const float* bias_ = nullptr;
-  std::int64_t first_lane_ = 0;
+  std::int64_t first_lane_ = 0, padded_lane_ = -1;  // of the panel, and of the one with a padded bias
   int lanes_ = 0;
   Prefetch prefetch_;
 };

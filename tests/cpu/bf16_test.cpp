@@ -286,6 +286,31 @@ TEST_CASE("bf16: narrow groups, several of them merged into one") {
   check_everywhere(same_padded({.n = 2, .c = 40, .h = 6, .w = 6, .k = 40, .r = 5, .s = 5, .groups = 40}), random);
 }
 
+TEST_CASE("bf16: groups that a work unit computes one after another, with epilogues that wait for the next one") {
+  std::mt19937 random(31);
+  check_everywhere(same_padded({.c = 456, .h = 5, .w = 5, .k = 456, .r = 3, .s = 3, .groups = 19, .bias = true}),
+                   random);
+  check_everywhere(
+      sized({.n = 2, .c = 100, .h = 9, .w = 7, .k = 185, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .groups = 5}, 1,
+            1),
+      random);
+  check_everywhere(same_padded({.c = 104, .h = 8, .w = 9, .k = 104, .r = 3, .s = 3, .groups = 13, .bias = true}),
+                   random, 2);
+  check_everywhere(same_padded({.c = 90,
+                                .h = 6,
+                                .w = 4,
+                                .k = 30,
+                                .r = 3,
+                                .s = 3,
+                                .groups = 3,
+                                .bias = true,
+                                .activation = Activation::tanh}),
+                   random);
+  check_everywhere(
+      same_padded({.c = 68, .h = 6, .w = 8, .k = 68, .r = 3, .s = 3, .groups = 2, .bias = true, .pool = {2, 2, 2, 2}}),
+      random);
+}
+
 TEST_CASE("bf16: sums of many blocks of channels, in rounds over several halves") {
   std::mt19937 random(24);
   check_everywhere(same_padded({.c = 160, .h = 9, .w = 20, .k = 41, .r = 3, .s = 3, .bias = true}), random);
