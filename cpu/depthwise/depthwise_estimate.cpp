@@ -130,6 +130,13 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   } else if (!is_fitted_to_nchw(core_kind())) {
     nanoseconds *= b.transposes ? (f32 ? kLanesNow : kLanesNowOf16Bits) : (f32 ? kRowsNow : kRowsNowOf16Bits);
   }
+  // Measured beside AMX, where shuffles have one port: read off 32 layers of f32 beside `reordered`.
+  constexpr double kSpreadAmx = 1.8, kLanesBeyondL1Amx = 1.7;
+  const std::int64_t lanes = depthwise_plane_kernels(target).lanes;
+  if (f32 && !p.nhwc && core_kind(lanes) == CoreKind::amx) {
+    if (!b.transposes && q.stride_w > 1) nanoseconds *= kSpreadAmx;
+    if (b.transposes && transposed_planes_exceed_l1(q, lanes)) nanoseconds *= kLanesBeyondL1Amx;
+  }
   constexpr double kFittedShare = 0.55;
   const std::int64_t units = q.n * b.plane_blocks * b.row_blocks;
   const double unit = share_of(b.unit_planes, q.k) * share_of(b.unit_rows, q.ho) / static_cast<double>(q.n);

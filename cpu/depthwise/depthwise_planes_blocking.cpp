@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "cpu/common/aligned.h"
+#include "cpu/common/cache.h"
+#include "cpu/common/core.h"
 #include "cpu/common/description.h"
 #include "cpu/common/tiling.h"
 
@@ -17,6 +19,14 @@ constexpr std::int64_t kUnitFloats = 10 << 10;
 constexpr std::int64_t kMaxTransposedPixels = 1024;
 /// The weights of an NHWC image's vectors stay in L1.
 constexpr std::int64_t kMaxPhaseBytes = 16 << 10;
+
+}  // namespace
+
+bool transposed_planes_exceed_l1(const Conv2dProblem& p, std::int64_t lanes) {
+  return 2 * p.h * p.w * lanes * static_cast<std::int64_t>(sizeof(float)) > l1_bytes();
+}
+
+namespace {
 
 /// Whether rows of NHWC images are taken as rows of a plane: channels that do not fill a vector, and rows that do. With
 /// more channels `depthwise` leaves fewer lanes unused.
@@ -52,7 +62,7 @@ class Blocking {
       add_section(target, 0, p_.wo);
       return;
     }
-    b_.transposes = p_.k == p_.c && p_.wo < 2 * depthwise_tiles(target).lanes && p_.h * p_.w <= kMaxTransposedPixels;
+    b_.transposes = takes_groups(depthwise_tiles(target).lanes);
     if (b_.transposes) {
       const Target* half = half_width_target(target);
       add_section(half != nullptr && p_.k <= depthwise_tiles(*half).lanes ? *half : target, 0, 1);
@@ -81,6 +91,14 @@ class Blocking {
   }
 
  private:
+  /// Whether lanes are channels. Rows of two vectors leave few lanes unused; beside AMX they are faster than transposed
+  /// planes that exceed L1 with their pixels, in f32.
+  bool takes_groups(std::int64_t lanes) const {
+    if (p_.k != p_.c || p_.wo >= 2 * lanes || p_.h * p_.w > kMaxTransposedPixels) return false;
+    const bool long_rows = p_.dtype == DType::f32 && p_.stride_w == 1 && 2 * p_.wo > 3 * lanes;
+    return !(long_rows && core_kind(lanes) == CoreKind::amx && transposed_planes_exceed_l1(p_, lanes));
+  }
+
   void cut() {
     if (b_.scales) return cut_scaled();
     if (b_.transposes) return cut_transposed();

@@ -67,6 +67,9 @@ struct PlanesBlocking {
 /// Vectors of a row of pixels of so many channels until the first channel is the same again.
 std::int64_t vector_phases(std::int64_t channels, std::int64_t lanes);
 
+/// Whether as many f32 planes as a vector has lanes, and their pixels, are more than L1 holds.
+bool transposed_planes_exceed_l1(const Conv2dProblem& problem, std::int64_t lanes);
+
 /// Precondition: depthwise_planes_refusal() is empty.
 PlanesBlocking depthwise_planes_blocking(const Conv2dProblem& problem, const Target& target, int threads);
 
