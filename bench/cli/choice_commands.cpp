@@ -256,8 +256,7 @@ ExitCode tune_ceilings_command(const ChoiceOptions& options, Console& console) {
   console.check_target();
   const double rate = tune_ceilings();
   console.print(
-      fmt::format("one core: {:.1f} GFLOP/s of f32 from registers; predicted times of devices on the host that "
-                  "have no AMX rest on it",
+      fmt::format("one core: {:.1f} GFLOP/s of f32 from registers; predicted times of devices on the host rest on it",
                   2e-9 * rate));
   console.emit({{"schema_version", 1},
                 {"machine", machine_json(perf::describe_machine(), options.command)},
