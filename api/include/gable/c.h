@@ -32,14 +32,14 @@ typedef enum gable_activation { GABLE_NONE = 0, GABLE_RELU = 1, GABLE_TANH = 2 }
 
 /* Start from gable_conv2d_default(): stride 1, dilation 1, one group, no padding, f32, NCHW, no epilogue. */
 typedef struct gable_conv2d {
-  int64_t input[4];
-  int64_t weights[4];
-  int64_t stride[2];
-  int64_t padding[4]; /* top, left, bottom, right */
-  int64_t dilation[2];
+  int64_t input[4];    /* (N, C, H, W), also with GABLE_NHWC */
+  int64_t weights[4];  /* (K, C/groups, R, S) */
+  int64_t stride[2];   /* height, width; so are all pairs here, in elements */
+  int64_t padding[4];  /* top, left, bottom, right */
+  int64_t dilation[2]; /* 1: adjacent taps */
   int64_t groups;
-  gable_dtype dtype;
-  gable_layout layout;
+  gable_dtype dtype;   /* of x, weights and y; the bias is f32 */
+  gable_layout layout; /* of x and y */
   gable_math math;
   int bias; /* 0 or 1 */
   gable_activation activation;
@@ -58,9 +58,9 @@ typedef struct gable_matmul {
 
 /* Padding counts as minus infinity; incomplete windows are dropped. */
 typedef struct gable_max_pool {
-  int64_t input[4];
-  int64_t window[2];
-  int64_t stride[2];
+  int64_t input[4];  /* (N, C, H, W) */
+  int64_t window[2]; /* height, width */
+  int64_t stride[2]; /* height, width */
   int64_t padding[4]; /* top, left, bottom, right */
   gable_dtype dtype;
   gable_layout layout;
@@ -68,7 +68,7 @@ typedef struct gable_max_pool {
 
 /* c = activation(a + b), element by element. */
 typedef struct gable_add {
-  int64_t shape[4];
+  int64_t shape[4]; /* (N, C, H, W) */
   gable_dtype dtype;
   gable_layout layout;
   gable_activation activation; /* GABLE_NONE or GABLE_RELU */

@@ -432,9 +432,10 @@ class _Layer:
 class Conv2d(_Layer):
     """A convolution as torch.nn.Conv2d computes it: max_pool(activation(conv(x) + bias)).
 
-    weights: (K, C/groups, R, S), in PyTorch's order. stride, dilation: a number or (height, width). padding: the same, or
-    (top, left, bottom, right). activation: None, "relu" or "tanh". max_pool: a fused pool's window; its stride is
-    pool_stride, or the window.
+    weights: (K, C/groups, R, S), in PyTorch's order. bias: (K,). stride, dilation: a number or (height, width). padding: the
+    same, or (top, left, bottom, right). activation: None, "relu" or "tanh". max_pool: a fused pool's window; its stride is
+    pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how
+    products of float32 are formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
     """
 
@@ -474,6 +475,7 @@ class Conv2d(_Layer):
         return _in_layout(plan.output_shape, self._layout)
 
     def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The result, in a new array or in `out`. The first call with a shape in a thread makes its plan."""
         x = _rank(x, 4, "x")
         return self._run(x, x.shape, out)
 
@@ -481,7 +483,8 @@ class Conv2d(_Layer):
 class Linear(_Layer):
     """A fully connected layer as torch.nn.Linear computes it: activation(x @ weights.T + bias).
 
-    weights: (outputs, inputs), in PyTorch's order. x: (rows, inputs), or with more dimensions before the inputs.
+    weights: (outputs, inputs), in PyTorch's order. bias: (outputs,). x: (rows, inputs), or with more dimensions before the
+    inputs. activation, math, device and out are as Conv2d has them. It keeps a copy of the weights.
     """
 
     _make = "gable_plan_matmul"
@@ -516,7 +519,9 @@ class Linear(_Layer):
 
 
 def max_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None, out=None) -> np.ndarray:
-    """The maximum over each window; stride is the window if it is not given, as in PyTorch."""
+    """The maximum over each window of x, (N, C, H, W) or (N, H, W, C); stride is the window if it is not given, as in PyTorch.
+
+    Padding counts as minus infinity; incomplete windows are dropped."""
     device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
     pool = CMaxPool(dtype=_dtype(x, "x"), layout=order)
     pool.input[:] = _nchw(x.shape, order)
