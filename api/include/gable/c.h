@@ -58,9 +58,9 @@ typedef struct gable_matmul {
 
 /* Padding counts as minus infinity; incomplete windows are dropped. */
 typedef struct gable_max_pool {
-  int64_t input[4];  /* (N, C, H, W) */
-  int64_t window[2]; /* height, width */
-  int64_t stride[2]; /* height, width */
+  int64_t input[4];   /* (N, C, H, W) */
+  int64_t window[2];  /* height, width */
+  int64_t stride[2];  /* height, width */
   int64_t padding[4]; /* top, left, bottom, right */
   gable_dtype dtype;
   gable_layout layout;

@@ -484,7 +484,7 @@ class Linear(_Layer):
     """A fully connected layer as torch.nn.Linear computes it: activation(x @ weights.T + bias).
 
     weights: (outputs, inputs), in PyTorch's order. bias: (outputs,). x: (rows, inputs), or with more dimensions before the
-    inputs. activation, math, device and out are as Conv2d has them. It keeps a copy of the weights.
+    inputs. activation, math, device and out are as Conv2d has them.
     """
 
     _make = "gable_plan_matmul"
