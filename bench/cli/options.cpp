@@ -100,19 +100,21 @@ void add_threads(CLI::App& app, int& threads) {
 }
 
 void add_devices(CLI::App& app, StudyOptions& s) {
-  app.add_option(
-         "--device", s.devices,
-         "devices, several with commas, e.g. cpu,onednn,cuda:0 (default: every available one of these); in only= "
-         "of an auto with +")
+  app.add_option("--device", s.devices,
+                 "devices, several with commas, e.g. cpu,onednn,cuda:0; in only= of an auto with + (default: cpu, "
+                 "onednn and all devices on GPUs, as far as they are available)")
       ->delimiter(',')
       ->allow_extra_args(false);
   add_threads(app, s.threads);
 }
 
 void add_measuring(CLI::App& app, StudyOptions& s) {
-  app.add_option("--cache", s.effort.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
-  app.add_option("--seconds", s.effort.seconds,
-                 "time for one device on one case in one cache state, after a first run; that may take longer")
+  app.add_option("--cache", s.effort.cache, "warm, cold or both (default: warm; roofline without --quick: both)")
+      ->check(CLI::IsMember({"warm", "cold", "both"}));
+  app.add_option(
+         "--seconds", s.effort.seconds,
+         "time for one device on one case in one cache state, after a first run; that may take longer (default: 1; "
+         "roofline without --quick: 4)")
       ->check(positive());
   app.add_option("--counters", s.counters.mode,
                  "where W and Q come from: auto (the best source of each), counter, simulated or analytic (default)")
