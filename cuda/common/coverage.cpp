@@ -147,6 +147,7 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "wgmma_common_stages",
     "wgmma_64_pixels",
     "wgmma_halo",
+    "wgmma_short_boxes",
     "wgmma_flat",
     "wgmma_gathered",
     "wgmma_own_tiles",

@@ -148,6 +148,7 @@ enum class Path {
   wgmma_common_stages,
   wgmma_64_pixels,
   wgmma_halo,
+  wgmma_short_boxes,
   wgmma_flat,
   wgmma_gathered,
   wgmma_own_tiles,

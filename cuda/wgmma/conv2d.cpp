@@ -59,6 +59,7 @@ void note_paths(DType type, const WgmmaGeometry& g) {
             : g.tile.pixels == 96  ? Path::wgmma_96_pixels
                                    : Path::wgmma_64_pixels);
   note_path(g.tile.by_tap ? Path::wgmma_gathered : g.tile.flat ? Path::wgmma_flat : Path::wgmma_halo);
+  if (g.tile.flat && g.box.width < g.tile.pixels) note_path(Path::wgmma_short_boxes);
   if (g.schedule == WgmmaSchedule::own_tiles) note_path(Path::wgmma_own_tiles);
   if (g.schedule == WgmmaSchedule::one_tile) note_path(Path::wgmma_one_tile);
   if (g.stages.resident_weights) note_path(Path::wgmma_resident_weights);

@@ -30,9 +30,11 @@ struct ByBlocks {
 /// Factors on the time of products of tiles with few pixels.
 struct ProductCosts {
   double smallest, of_96;  // of 64 and of 96 pixels
+  double smallest_alone;   // of 64 pixels where a block has a multiprocessor to itself
 
-  double factor(int pixels) const {
-    return pixels == 64 ? smallest : pixels == 96 ? of_96 : pixels == 112 ? (1 + of_96) / 2 : 1;
+  double factor(int pixels, bool alone) const {
+    if (pixels == 64) return alone ? smallest_alone : smallest;
+    return pixels == 96 ? of_96 : pixels == 112 ? (1 + of_96) / 2 : 1;
   }
 };
 
@@ -92,7 +94,7 @@ struct WgmmaCosts {
 /// of them, picks of the other 390 take 1.034 (16 bits) and 1.026 (tf32) of the best tile's time, without
 /// bytes_of_port() 1.044 and 1.050.
 constexpr WgmmaCosts kTwoRings{.start = {.of_one_block = 1270, .of_two = 912},
-                               .products = {.smallest = 2.83, .of_96 = 1},
+                               .products = {.smallest = 2.83, .of_96 = 1, .smallest_alone = 2.83},
                                .consumers = {.turn = 381, .between_items = 831},
                                .epilogue = {.chunk = 316, .chunk_f32 = 566, .of_two = 1.06, .side_by_side = 1.06},
                                .exchange = {.start = 386, .bytes = 8.65},
@@ -103,7 +105,7 @@ constexpr WgmmaCosts kTwoRings{.start = {.of_one_block = 1270, .of_two = 912},
 /// Of windows where each step has a box of its own: of 16-bit types, of tf32.
 constexpr WgmmaCosts kOfBoxEachStep16{
     .start = {.of_one_block = 743, .of_two = 1230},
-    .products = {.smallest = 1.52, .of_96 = 1},
+    .products = {.smallest = 1.52, .of_96 = 1, .smallest_alone = 1.52},
     .consumers = {.turn = 82.5, .between_items = 393},
     .epilogue = {.chunk = 428, .chunk_f32 = 0, .of_two = 0.349, .side_by_side = 1.37},
     .exchange = {.start = 98.1, .bytes = 9.12},
@@ -113,7 +115,7 @@ constexpr WgmmaCosts kOfBoxEachStep16{
     .own_ring_of_weights = 1};
 constexpr WgmmaCosts kOfBoxEachStep32{
     .start = {.of_one_block = 795, .of_two = 1320},
-    .products = {.smallest = 1.76, .of_96 = 1},
+    .products = {.smallest = 1.76, .of_96 = 1, .smallest_alone = 1.76},
     .consumers = {.turn = 0, .between_items = 605},
     .epilogue = {.chunk = 0, .chunk_f32 = 694, .of_two = 0.634, .side_by_side = 1.32},
     .exchange = {.start = 199, .bytes = 12},
@@ -123,7 +125,7 @@ constexpr WgmmaCosts kOfBoxEachStep32{
     .own_ring_of_weights = 1.03};
 /// Of one tap: of 16-bit types, of tf32. Fitted apart, since a fit with windows picks worse tiles for it.
 constexpr WgmmaCosts kOfOneTap16{.start = {.of_one_block = 1092, .of_two = 1222},
-                                 .products = {.smallest = 1.8, .of_96 = 1.07},
+                                 .products = {.smallest = 1.8, .of_96 = 1.07, .smallest_alone = 1.5},
                                  .consumers = {.turn = 82, .between_items = 445},
                                  .epilogue = {.chunk = 339, .chunk_f32 = 0, .of_two = 0.4, .side_by_side = 1.39},
                                  .exchange = {.start = 100, .bytes = 7.04},
@@ -132,7 +134,7 @@ constexpr WgmmaCosts kOfOneTap16{.start = {.of_one_block = 1092, .of_two = 1222}
                                  .overlap = {.two_blocks = 1.61, .in_turns = 2.46, .side_by_side = 3.05},
                                  .own_ring_of_weights = 1};
 constexpr WgmmaCosts kOfOneTap32{.start = {.of_one_block = 1162, .of_two = 1068},
-                                 .products = {.smallest = 2.01, .of_96 = 1.1},
+                                 .products = {.smallest = 2.01, .of_96 = 1.1, .smallest_alone = 1.5},
                                  .consumers = {.turn = 0, .between_items = 613},
                                  .epilogue = {.chunk = 0, .chunk_f32 = 568, .of_two = 0.8, .side_by_side = 1.33},
                                  .exchange = {.start = 206, .bytes = 8.99},
@@ -184,19 +186,21 @@ double bytes_of_port(const WgmmaGeometry& g, const LoadedBytes& b, bool in_two_l
   return 2 * (b.weights + pixels) - shared;
 }
 
-/// Cycles of the weights that L2 does not keep from the run before, as those of fully connected layers with some ten
-/// million of them. With fewer than 64 pixels all blocks read the same few lines of these, which slows the stream.
-/// Fitted to three such layers in f16 (h200/fully-connected): with 1 to 64 pixels their estimates are 0.65 to 1.05 of
-/// the time, in tf32, which nothing was fitted to, 0.71 to 1.04; without this term 0.38 to 0.72 and 0.32 to 0.55.
+/// Cycles of the weights that L2 does not keep from the run before, as those of fully connected layers with tens of
+/// millions of them. The streams of h200/fully-connected-short-boxes: 33.5 MB stay, of 51 MB nothing does.
 double weights_from_memory(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  constexpr double kKept = 8 << 20, kBytes = 1880;  // a cycle
-  constexpr double kCrowding = 0.1;
-  const auto bytes = static_cast<double>(p.k * p.r * p.s * (p.c / p.groups)) * static_cast<double>(size_of(p.dtype));
-  const auto pixels = static_cast<double>(std::min<std::int64_t>(64, p.n * p.ho * p.wo));
-  return std::max(0.0, bytes * g.steps.parts - kKept) / kBytes * (1 + kCrowding * std::log2(64 / pixels));
+  constexpr double kKept = 32 << 20, kNothingKept = 48 << 20, kBytes = 2440;  // a cycle
+  const auto weights = static_cast<double>(p.k * p.r * p.s * (p.c / p.groups));
+  const double bytes = weights * static_cast<double>(size_of(p.dtype)) * g.steps.parts;
+  return bytes * std::clamp((bytes - kKept) / (kNothingKept - kKept), 0.0, 1.0) / kBytes;
 }
 
 }  // namespace
+
+int wgmma_blocks_of_multiprocessor(const WgmmaGeometry& g, int multiprocessors) {
+  const bool alone = g.grid.one_item || (g.steps.box_each_step() && g.grid.items * g.steps.split <= multiprocessors);
+  return alone ? 1 : wgmma_resident_blocks(g.tile.pixels);
+}
 
 bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, WgmmaGeometry& g) {
   const bool one_tap = g.steps.boxes.size() == 1 && g.steps.taps.size() == 1;
@@ -207,7 +211,7 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
                             : f32                ? kOfBoxEachStep32
                                                  : kOfBoxEachStep16;
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
-  const int residents = g.grid.one_item ? 1 : wgmma_resident_blocks(g.tile.pixels);
+  const int residents = wgmma_blocks_of_multiprocessor(g, multiprocessors);
   const int clusters = clusters_at_once(multiprocessors, g.steps.split);
   const int workers = residents * clusters;
   // A split item has its own cluster.
@@ -217,7 +221,8 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
   const double waves = static_cast<double>(ceil_div(g.grid.items, workers));
   const double steps =
       g.steps.parts > 1 ? g.steps.of_greatest_share() : g.steps.per_item() / static_cast<double>(g.steps.split);
-  const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels);
+  const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) *
+                          costs.products.factor(g.tile.pixels, residents == 1 && (f32 || !g.grid.one_item));
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
   constexpr double kPortBytes = 119;          // a cycle, of boxes that serve one step
   constexpr double kOddPixelOfAllTaps = 7.4;  // the least cycles of a pixel of a box for all taps
@@ -234,7 +239,9 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
   const double sent =  // by a consumer
       (each_step_has_a_box ? 1 : wgmma_slices_of_tile(g)) * g.tile.pixels * kWgmmaChannels * 4.0 * (g.steps.split - 1) /
       g.steps.split;
-  const double exchange = g.steps.split > 1 ? costs.exchange.start + sent / costs.exchange.bytes : 0;
+  constexpr double kClusterOf8 = 2000;  // until all of its blocks run
+  const double together = each_step_has_a_box && g.steps.split == kWgmmaMaxSplit ? kClusterOf8 : 0;
+  const double exchange = g.steps.split > 1 ? costs.exchange.start + together + sent / costs.exchange.bytes : 0;
   const double item = one_tile ? both : std::max(main + costs.consumers.turn, both / 2);
   double busiest = waves * (item + exchange) + (g.steps.split > 1 ? (waves - 1) * costs.start.of_one_block : 0) +
                    (one_tile ? 0 : epilogue);

@@ -13,7 +13,8 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kMaxBoxStages = 4, kMaxSmallBoxStages = 8;
-constexpr int kMaxWeightStages = 16;  // in a ring; resident ones take what they need
+constexpr int kMaxShortBoxStages = 16;  // of boxes with fewer pixels than a tile
+constexpr int kMaxWeightStages = 16;    // in a ring; resident ones take what they need
 // With fewer, boxes have more stages in a ring of their own. Two blocks of a multiprocessor have six together.
 constexpr int kMinCommonStages = 4, kMinCommonStagesOfTwo = 3;
 // Of a block with one item. Stages that are used again are best few (of one consumer, of two).
@@ -111,14 +112,20 @@ bool is_line(const Conv2dProblem& p) {
          p.ho == p.h && p.wo == p.w;
 }
 
-/// One line of pixels over the whole batch.
+/// One line of pixels over the whole batch. If it is shorter than a tile, so are the boxes: the copy engine reads lines
+/// for the pixels past the tensor's end too, the same few for all blocks. Products then read what lies behind a box,
+/// for outputs that are not stored.
 void lay_out_flat(const Conv2dProblem& p, WgmmaGeometry& g) {
+  const std::int64_t line = p.n * p.ho * p.wo;
   g.tile.flat = true;
   g.tile.by_tap = !is_line(p);
-  g.tile.row = g.tile.width = g.box.width = g.tile.pixels;
+  g.tile.row = g.tile.width = g.tile.pixels;
+  g.box.width = as_int(std::min<std::int64_t>(g.tile.pixels, round_up(line, 8)));
   g.tile.height = g.tile.rows_per_image = g.box.height = 1;
-  g.grid.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.tile.pixels));
+  g.grid.tiles_x = as_int(ceil_div(line, g.tile.pixels));
 }
+
+bool has_short_boxes(const WgmmaGeometry& g) { return g.tile.flat && g.box.width < g.tile.pixels; }
 
 /// Strips of eight pixels; the box is as wide as the taps need, so groups of eight lie at the box's row pitch. Images
 /// that are lower than the strip share a tile, a multiple of four rows each (what the epilogue stores at once).
@@ -225,25 +232,25 @@ bool share_out_memory_of_item(int shared_bytes, WgmmaGeometry& g) {
   g.stages.box_stage_bytes = as_int(round_up(g.box.pixels() * kWgmmaPixelBytes, kAlignment));
   const int stage_bytes = g.stages.box_stage_bytes + kWgmmaWeightBytes * slices_of(g);
   const int reused = slices_of(g) == 1 ? kMaxReusedStages : kMaxReusedStagesOfTwo;
-  g.stages.boxes = std::min(kMaxItemStages, (shared_bytes - kAlignment - kWgmmaBarrierBytes) / stage_bytes);
+  g.stages.boxes = std::min(has_short_boxes(g) ? kMaxShortBoxStages : kMaxItemStages,
+                            (shared_bytes - kAlignment - kWgmmaBarrierBytes) / stage_bytes);
   if (g.stages.boxes < g.steps.channel_blocks) g.stages.boxes = std::min(g.stages.boxes, reused);
   g.stages.weights = g.stages.boxes;
   g.stages.common = true;
   return g.stages.boxes >= kMinCommonStages;
 }
 
-/// How many stages both rings have; false if the box is too large.
+/// How many stages both rings have; false if the box is too large. `shared_bytes`: of a block.
 bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& overrides, WgmmaGeometry& g) {
   if (g.grid.one_item) return share_out_memory_of_item(shared_bytes, g);
-  constexpr int kReserved = 1024;  // by the system, of each block
-  if (wgmma_resident_blocks(g.tile.pixels) == 2) shared_bytes = (shared_bytes + kReserved) / 2 - kReserved;
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
   const int slack = g.tile.flat ? 0 : span.h * g.box.width + span.w;
   g.stages.box_stage_bytes = as_int(round_up((g.box.pixels() + slack) * kWgmmaPixelBytes, kAlignment));
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
   const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
   if (g.steps.box_each_step() && overrides.common_stages != 0) {
-    g.stages.boxes = g.stages.weights = std::min(kMaxSmallBoxStages, free / (g.stages.box_stage_bytes + weight_bytes));
+    const int most = has_short_boxes(g) ? kMaxShortBoxStages : kMaxSmallBoxStages;
+    g.stages.boxes = g.stages.weights = std::min(most, free / (g.stages.box_stage_bytes + weight_bytes));
     g.stages.common =
         g.stages.boxes >= (wgmma_resident_blocks(g.tile.pixels) > 1 ? kMinCommonStagesOfTwo : kMinCommonStages);
     if (g.stages.common) return true;
@@ -370,7 +377,7 @@ class CandidateLayout {
     g_.grid.one_item = candidate.one_item == 1;
     g_.grid.pixels_first = g_.grid.one_item ? pixels_should_be_first(g_) : pixels_first_;
     const Span span = span_of(problem_, candidate.box_per_tap == 1);
-    return share_out_memory(shared_bytes_, span, candidate, g_) &&
+    return share_out_memory(bytes_of_block(), span, candidate, g_) &&
            estimate_wgmma(problem_, multiprocessors_, limit, g_);
   }
 
@@ -383,6 +390,13 @@ class CandidateLayout {
   }
 
  private:
+  /// Shared memory of one block.
+  int bytes_of_block() const {
+    constexpr int kReserved = 1024;  // by the system, of each block
+    const int blocks = wgmma_blocks_of_multiprocessor(g_, multiprocessors_);
+    return (shared_bytes_ + kReserved) / blocks - kReserved;
+  }
+
   /// What candidates of one shape and schedule share.
   bool lay_out_input(const WgmmaOverrides& candidate) {
     g_.schedule = static_cast<WgmmaSchedule>(candidate.schedule);

@@ -85,7 +85,7 @@ CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   check_map(encode(&map, map_type(type), 4, t.address, t.sizes.data(), t.pitches.data(), lower.data(), upper.data(),
-                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.tile.pixels),
+                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.box.width),
                    step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
             "the input");
@@ -124,7 +124,7 @@ CUtensorMap wgmma_input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   if (g.tile.by_tap) return gathering_map(p, g);
   if (g.tile.flat) {
     return make_map(type, MapTensor(type, depth, p.n * p.h * p.w, 1, 1),
-                    {channels, static_cast<cuuint32_t>(g.tile.pixels), 1, 1}, {1, 1, 1, 1}, "the input");
+                    {channels, static_cast<cuuint32_t>(g.box.width), 1, 1}, {1, 1, 1, 1}, "the input");
   }
   return make_map(type, MapTensor(type, depth, p.w, p.h, p.n),
                   {channels, extent(g.box.width, p.stride_w), extent(g.box.height, p.stride_h),

@@ -160,6 +160,22 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
   }
 }
 
+TEST_CASE("wgmma computes batches of fewer pixels than a tile, whose boxes are as short as the batch") {
+  if (!has_kernel("wgmma")) return;
+  const Device device = open("cuda:0?kernel=wgmma");
+  for (const auto& [dtype, math] : {std::pair{DType::f16, Math::strict},
+                                    {DType::bf16, Math::strict},
+                                    {DType::f32, Math::tf32},
+                                    {DType::f32, Math::split3},
+                                    {DType::f32, Math::split6}}) {
+    for (const std::int64_t batch : {1, 5, 8, 33, 63, 64, 65}) {
+      check_wgmma(device, nhwc({batch, 1032, 1, 1}, {200, 1032, 1, 1}, dtype, math), {1, 2, 4, 8});
+    }
+    check_wgmma(device, nhwc({1, 72, 5, 5}, {136, 72, 3, 3}, dtype, math), {1, 2, 4, 8});
+    check_wgmma(device, nhwc({2, 136, 3, 4}, {72, 136, 1, 1}, dtype, math), {1, 2});
+  }
+}
+
 /// Every way to gather, with odd outputs, strides, padding, groups and a pool.
 std::vector<Conv2d> register_tile_problems() {
   std::vector<Conv2d> all;

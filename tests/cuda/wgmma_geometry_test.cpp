@@ -107,7 +107,7 @@ std::map<Pixel, int> walk(const Conv2dProblem& p, const WgmmaGeometry& g) {
 /// The same for boxes by tap of the batch's line of output pixels.
 void walk_gathered(const Conv2dProblem& p, const WgmmaGeometry& g) {
   CHECK(g.grid.tiles_x * g.tile.pixels >= p.n * p.ho * p.wo);
-  CHECK(g.tile.pixels * 128 <= g.stages.box_stage_bytes);
+  CHECK(std::min<std::int64_t>(g.tile.pixels, p.n * p.ho * p.wo) * 128 <= g.stages.box_stage_bytes);
   for (std::int64_t line = 0; line < p.n * p.ho * p.wo; ++line) {
     for (const WgmmaBox& box : g.steps.boxes) {
       const WgmmaTap& at = g.steps.taps[static_cast<std::size_t>(box.first_tap)];
@@ -153,6 +153,9 @@ TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in
       CAPTURE(g->tile_description());
       CAPTURE(g->staging_description());
       CHECK(wgmma_shared_bytes(*g) <= kSharedBytes);
+      // A product reads all pixels of a tile, also of a box with fewer.
+      const int last_box = 2048 + (g->stages.boxes - 1) * g->stages.box_stage_bytes;
+      if (g->tile.flat) CHECK(last_box + g->tile.pixels * 128 <= wgmma_shared_bytes(*g));
       CHECK(g->steps.taps.size() == static_cast<std::size_t>(p.r * p.s));
       if (g->tile.by_tap) {
         walk_gathered(p, *g);
@@ -224,7 +227,7 @@ TEST_CASE("blocks with one item: as many as items, whose outputs fit in the plac
         CHECK(g->grid.ctas == g->grid.items);
         CHECK(g->grid.items <= multiprocessors);
         CHECK(g->steps.split == 1);
-        const int stages = g->stages.boxes * g->stages.box_stage_bytes;
+        const int stages = wgmma_shared_bytes(*g) - 2048;  // alignment, barriers
         CHECK(wgmma_consumers(*g) * wgmma_output_bytes(*g) <= stages);
       }
     }
