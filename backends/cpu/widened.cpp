@@ -187,10 +187,11 @@ std::string refuse_widened(const WeightedOp& op, const cpu::Target& target) {
   if (cpu::narrow_groups_refusal(op.problem, target).empty()) return "narrow_groups takes it, which converts less";
   const CpuKernels::Kernel* inner = fastest_kernel(in_f32(op, 1), {target, 1}).kernel;
   if (inner == nullptr) return "no kernel of f32 has an estimated time";
-  if (inner->name == std::string("cropped")) return "cropped takes it, and widens its rows where that pays";
-  if (inner->name == std::string("folded")) return "folded takes it, and widens its rows where that pays";
-  if (inner->name != std::string("direct") && inner->name != std::string("few_channels")) {
-    return "in f32 " + std::string(inner->name) + " computes it, which converts what a tile reads and writes itself";
+  const std::string name = inner->name;
+  if (name == "cropped" || name == "folded") return name + " takes it, and widens its rows where that pays";
+  const bool f32_alone = name == "direct" || name == "few_channels" || (name == "pointwise" && op.problem.groups > 1);
+  if (!f32_alone) {
+    return "in f32 " + name + " computes it, which converts what a tile reads and writes itself";
   }
   return "";
 }

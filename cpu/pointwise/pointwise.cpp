@@ -8,15 +8,20 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/strides.h"
 #include "cpu/common/tiling.h"
 #include "cpu/pointwise/pointwise_unit.h"
 
 namespace gable::cpu {
 
-std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
+std::string pointwise_refusal(const Conv2dProblem& all, const Target& target) {
+  const Conv2dProblem p = problem_of_group(all);
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   if (p.r * p.s != 1) return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 1x1";
-  if (p.groups != 1) return text(p.groups) + " groups: it takes one";
+  if (all.groups > 1 && all.dtype != DType::f32) return text(all.groups) + " groups of 16 bits: it takes one";
+  if (all.groups > 1 && p.k <= pointwise_kernels(target).lanes / 2) {
+    return text(p.k) + " output channels in each of " + text(all.groups) + " groups: they fill half a vector at most";
+  }
   if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
@@ -40,14 +45,16 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
 
 PointwisePlan::PointwisePlan(const Conv2dProblem& problem, const Target& target, int threads)
     : problem_(checked("pointwise", problem, target, threads)),
+      group_(problem_of_group(problem)),
       target_(&target),
       kernels_(&pointwise_kernels(target)),
       threads_(threads),
       blocking_(pointwise_blocking(problem, *kernels_, threads)),
-      workspace_(static_cast<std::size_t>(padded_lanes()) + static_cast<std::size_t>(threads) * strip_floats(),
-                 static_cast<std::size_t>(padded_lanes())) {}
+      workspace_(static_cast<std::size_t>(problem_.groups * padded_lanes()) +
+                     static_cast<std::size_t>(threads) * strip_floats(),
+                 static_cast<std::size_t>(problem_.groups * padded_lanes())) {}
 
-std::int64_t PointwisePlan::padded_lanes() const { return round_up(problem_.k, kernels_->least_lanes); }
+std::int64_t PointwisePlan::padded_lanes() const { return round_up(group_.k, kernels_->least_lanes); }
 
 std::size_t PointwisePlan::strip_floats() const {
   if (!blocking_.copies_input) return 0;
@@ -56,23 +63,26 @@ std::size_t PointwisePlan::strip_floats() const {
 }
 
 std::size_t PointwisePlan::packed_bytes() const {
-  return static_cast<std::size_t>(padded_lanes() * problem_.c) * sizeof(float);
+  return static_cast<std::size_t>(problem_.groups * group_weights()) * sizeof(float);
 }
 
 /// A panel of four vectors reads two panels of two, so the tile does not matter.
 Packing PointwisePlan::packing() const {
-  return packing_of(problem_, "pointwise", {packed_panel_lanes(*kernels_, problem_.k), padded_lanes()});
+  return packing_of(problem_, "pointwise", {packed_panel_lanes(*kernels_, group_.k), padded_lanes()});
 }
 
 void PointwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   auto* out = static_cast<float*>(packed);
-  std::int64_t lanes = 0;
-  for (std::int64_t panel = 0; panel < problem_.k; panel += lanes) {
-    lanes = packed_panel_lanes(*kernels_, problem_.k - panel);
-    for (std::int64_t channel = 0; channel < problem_.c; ++channel) {
-      for (std::int64_t lane = panel; lane < panel + lanes; ++lane) {
-        const std::int64_t source = lane * strides.out + channel * strides.in;
-        *out++ = lane < problem_.k ? element_as_f32(weights, problem_.dtype, source) : 0.0f;
+  for (std::int64_t first = 0; first < problem_.k; first += group_.k) {
+    const std::int64_t end = first + group_.k;
+    std::int64_t lanes = 0;
+    for (std::int64_t panel = first; panel < end; panel += lanes) {
+      lanes = packed_panel_lanes(*kernels_, end - panel);
+      for (std::int64_t channel = 0; channel < group_.c; ++channel) {
+        for (std::int64_t lane = panel; lane < panel + lanes; ++lane) {
+          const std::int64_t source = lane * strides.out + channel * strides.in;
+          *out++ = lane < end ? element_as_f32(weights, problem_.dtype, source) : 0.0f;
+        }
       }
     }
   }
@@ -80,13 +90,18 @@ void PointwisePlan::pack(const void* weights, const WeightStrides& strides, void
 
 void PointwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
   const PointwiseBlocking& b = blocking_;
+  const Conv2dProblem& p = problem_;
   float* padded_bias = workspace_.data();
   // A copy would take the lines from the caches of all other threads in every run.
-  const bool in_place = problem_.bias && padded_lanes() == problem_.k;
-  if (problem_.bias && !in_place) std::copy_n(bias, problem_.k, padded_bias);
-  float* strips = padded_bias + padded_lanes();
+  const bool in_place = p.bias && padded_lanes() == group_.k;
+  for (std::int64_t group = 0; p.bias && !in_place && group < p.groups; ++group) {
+    std::copy_n(bias + group * group_.k, group_.k, padded_bias + group * padded_lanes());
+  }
+  float* strips = padded_bias + p.groups * padded_lanes();
   const std::size_t vector_bytes = static_cast<std::size_t>(kernels_->lanes) * sizeof(float);
-  const PointwiseRun run{.problem = problem_,
+  const PointwiseRun run{.problem = group_,
+                         .pixel_inputs = p.c,
+                         .pixel_outputs = p.k,
                          .kernels = *kernels_,
                          .blocking = b,
                          .x = x,
@@ -102,8 +117,17 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
                                : Path::pointwise_staged,
             *target_);
   if (run.non_temporal) note_path(Path::pointwise_non_temporal, *target_);
-  parallel_units(threads_, b.units.pixel_blocks * b.units.lane_blocks, run_times_, [&](std::int64_t unit, int thread) {
-    compute_pointwise_unit(run, unit, strips + static_cast<std::size_t>(thread) * strip_floats());
+  parallel_units(threads_, units(), run_times_, [&](std::int64_t unit, int thread) {
+    float* const strip = strips + static_cast<std::size_t>(thread) * strip_floats();
+    if (p.groups == 1) return compute_pointwise_unit(run, unit, strip);
+    const std::int64_t lane_blocks = b.units.lane_blocks, of_pixels = p.groups * lane_blocks;
+    const std::int64_t group = unit % of_pixels / lane_blocks;
+    PointwiseRun of_group = run;
+    of_group.x = advance(x, p.dtype, group * group_.c);
+    of_group.packed += group * group_weights();
+    of_group.bias += group * padded_lanes();
+    of_group.y = advance(y, p.dtype, group * group_.k);
+    compute_pointwise_unit(of_group, unit / of_pixels * lane_blocks + unit % lane_blocks, strip);
   });
 }
 
@@ -113,12 +137,12 @@ Conv2dDescription PointwisePlan::description() const {
   d.kernel = "pointwise";
   d.target = target_->name;
   const std::int64_t lanes =
-      b.runs_of_tiles ? packed_panel_lanes(*kernels_, problem_.k) : b.tile.vectors * kernels_->lanes;
+      b.runs_of_tiles ? packed_panel_lanes(*kernels_, group_.k) : b.tile.vectors * kernels_->lanes;
   d.tile = text(b.holds_weights ? kHeldPixels : b.tile.pixels) + " pixels x " + text(lanes) + " lanes";
   d.blocking = std::string(b.panels_outside ? "each panel of weights through " + text(b.group_pixels) + " pixels"
                                             : "each tile through all panels") +
-               ", unit " + text(b.units.pixels) + " pixels x " + text(b.units.lanes) + " lanes, " +
-               text(b.units.pixel_blocks * b.units.lane_blocks) + " units";
+               ", unit " + text(b.units.pixels) + " pixels x " + text(b.units.lanes) + " lanes, " + text(units()) +
+               " units";
   d.fusion = std::string(problem_.dtype != DType::f32 ? "input widened to strips"
                          : b.copies_input             ? "input copied to strips"
                                                       : "input in place") +

@@ -1,5 +1,6 @@
-// 1×1 convolution of f32 NHWC images, with any stride, and the f32 matrix product. Sums over a single tap are too short
-// for Conv2dPlan's loop nest, so this one has its own. Conv2dPlan takes the problems that PointwisePlan refuses.
+// 1×1 convolution of f32 NHWC images, with any stride and in groups, and the f32 matrix product. Sums over a single tap
+// are too short for Conv2dPlan's loop nest, so this one has its own. Conv2dPlan takes the problems that PointwisePlan
+// refuses.
 //   blocking  tiles, groups, units and strips, and why      unit  the loops over one unit      kernels  the tile
 #pragma once
 
@@ -30,22 +31,25 @@ class PointwisePlan {
   std::size_t packed_bytes() const;
   Packing packing() const;
 
-  /// Weights to [panel][channel][lane].
+  /// Weights to [group][panel][channel][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
   /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
-  std::int64_t padded_lanes() const;
+  std::int64_t padded_lanes() const;  // of a group
+  std::int64_t group_weights() const { return padded_lanes() * group_.c; }
+  std::int64_t units_of_group() const { return blocking_.units.pixel_blocks * blocking_.units.lane_blocks; }
+  std::int64_t units() const { return units_of_group() * problem_.groups; }
   std::size_t strip_floats() const;
 
-  Conv2dProblem problem_;
+  Conv2dProblem problem_, group_;
   const Target* target_;
   const PointwiseKernels* kernels_;
   int threads_;
   PointwiseBlocking blocking_;
-  AlignedFloats workspace_;  // the bias in whole vectors, and a strip a thread
+  AlignedFloats workspace_;  // the bias of each group in whole vectors, and a strip a thread
   RunTimes run_times_;
 };
 

@@ -119,7 +119,25 @@ PointwiseUnits feed_threads(const Conv2dProblem& p, const PointwiseKernels& kern
   return best;
 }
 
+/// Groups of channels lie in the same cache lines of a pixel, which L2 keeps for the next group.
+PointwiseUnits units_of_groups(const Conv2dProblem& all, const Conv2dProblem& p, int threads,
+                               const PointwiseBlocking& b) {
+  const std::int64_t kept = l2_bytes() / 2 / ((all.c + all.k) * kFloat);
+  const std::int64_t blocks = ceil_div(units_wanted(threads), all.groups);
+  const std::int64_t pixels = std::min(std::max<std::int64_t>(kept, b.tile.pixels), ceil_div(b.pixels, blocks));
+  const std::int64_t step = b.copies_input || is_pointwise(p) ? b.tile.pixels : b.row_pixels;
+  return units_of(p, b, std::min(b.pixels, round_up(even_part(b.pixels, pixels), step)), p.k);
+}
+
 }  // namespace
+
+Conv2dProblem problem_of_group(const Conv2dProblem& problem) {
+  Conv2dProblem group = problem;
+  group.c = problem.group_c();
+  group.k = problem.group_k();
+  group.groups = 1;
+  return group;
+}
 
 bool is_matrix_by_vector(const Conv2dProblem& p, const PointwiseKernels& kernels) {
   return p.n * p.ho * p.wo <= kernels.most_pixels[kMaxPointwiseVectors];
@@ -129,19 +147,21 @@ bool l2_keeps_weights(const Conv2dProblem& p) { return p.c * p.k * kFloat <= l2_
 
 std::int64_t cached_pixels(const Conv2dProblem& p) { return l2_bytes() / 2 / (p.c * kFloat); }
 
-PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads) {
+PointwiseBlocking pointwise_blocking(const Conv2dProblem& all, const PointwiseKernels& kernels, int threads) {
+  const Conv2dProblem p = problem_of_group(all);
   PointwiseBlocking b{};
   b.pixels = p.n * p.ho * p.wo;
   b.row_pixels = is_pointwise(p) ? b.pixels : p.wo;
   b.panels_outside = !l2_keeps_weights(p) && !is_matrix_by_vector(p, kernels);
   const int most_pixels = kernels.most_pixels[kPanelVectors];
-  const bool aliased = shares_a_set(p.stride_w, p.c, kFloat) && most_pixels > l1_bytes() / kL1WayBytes;
+  const bool aliased = shares_a_set(p.stride_w, all.c, kFloat) && most_pixels > l1_bytes() / kL1WayBytes;
   const bool short_rows = b.row_pixels < std::min<std::int64_t>(b.pixels, most_pixels);
   const bool copies = !is_matrix_by_vector(p, kernels) && (b.panels_outside || aliased || short_rows);
   b.copies_input = p.dtype != DType::f32 || copies;
   b.widens_tiles = p.dtype != DType::f32 && !b.panels_outside;
   b.prefetches_widened = b.widens_tiles && lies_in_memory(p);
-  b.non_temporal = p.dtype == DType::f32 && p.k % kernels.lanes == 0 && beyond_last_level(b.pixels * p.k * kFloat);
+  b.non_temporal = p.dtype == DType::f32 && all.groups == 1 && p.k % kernels.lanes == 0 &&
+                   beyond_last_level(b.pixels * p.k * kFloat);
   b.tile.vectors = choose_vectors(p, kernels, b.copies_input && !b.widens_tiles);
   b.tile.pixels = kernels.most_pixels[static_cast<std::size_t>(b.tile.vectors)];
   // Neighbouring pixels are widened as one run.
@@ -152,7 +172,7 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   b.runs_of_tiles = !b.copies_input && p.k <= kernels.lanes && !is_matrix_by_vector(p, kernels);
   b.holds_weights = b.runs_of_tiles && kernels.held_weights != nullptr &&
                     packed_panel_lanes(kernels, p.k) == kernels.lanes && p.c <= most_held_channels(kernels.lanes);
-  b.units = feed_threads(p, kernels, threads, b);
+  b.units = all.groups == 1 ? feed_threads(p, kernels, threads, b) : units_of_groups(all, p, threads, b);
   return b;
 }
 

@@ -3,7 +3,7 @@
 //           registers
 //   panel   the lanes of a tile; its packed weights are one stream
 //   group   tiles that use one panel before the next panel is read
-//   unit    a block of pixels and lanes, the work that a thread takes at a time
+//   unit    a block of pixels and lanes of a group of channels, the work that a thread takes at a time
 // Loop order. A tile goes through all panels while its pixels are in L1: each input is read once, and whole pixels of
 // the output are written one after another. Each tile then reads all weights from L2, so they must fit half of it.
 // Larger weights are read once a group instead: pixels that fit half of L2 pass under one panel after another.
@@ -26,7 +26,7 @@ struct PointwiseTileSize {
 
 struct PointwiseUnits {
   std::int64_t pixels, lanes;              // of a unit
-  std::int64_t pixel_blocks, lane_blocks;  // units are numbered [pixel block][lane block]
+  std::int64_t pixel_blocks, lane_blocks;  // units are numbered [pixel block][group of channels][lane block]
 };
 
 struct PointwiseBlocking {
@@ -57,7 +57,10 @@ bool l2_keeps_weights(const Conv2dProblem& problem);
 /// The most pixels whose channels fit half of L2.
 std::int64_t cached_pixels(const Conv2dProblem& problem);
 
-/// Chooses the blocking. Precondition: pointwise_refusal() is empty.
+/// One group of the problem, as if its channels lay together.
+Conv2dProblem problem_of_group(const Conv2dProblem& problem);
+
+/// Chooses the blocking of each group. Precondition: pointwise_refusal() is empty.
 PointwiseBlocking pointwise_blocking(const Conv2dProblem& problem, const PointwiseKernels& kernels, int threads);
 
 }  // namespace gable::cpu

@@ -29,10 +29,11 @@ constexpr double kNarrowPanel = 1.5;  // times the cycles of weights of the wide
 
 }  // namespace
 
-double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threads) {
-  if (!has_estimate(p)) return kNoEstimate;
+double pointwise_seconds(const Conv2dProblem& all, const Target& target, int threads) {
+  if (!has_estimate(all)) return kNoEstimate;
   const PointwiseKernels& kernels = pointwise_kernels(target);
-  const PointwiseBlocking b = pointwise_blocking(p, kernels, threads);
+  const PointwiseBlocking b = pointwise_blocking(all, kernels, threads);
+  const Conv2dProblem p = problem_of_group(all);
   const auto pixels = static_cast<double>(b.pixels);
   const auto channels = static_cast<double>(p.c);
   const auto runs = static_cast<double>(ceil_div(p.c, kPointwiseRun));
@@ -66,7 +67,8 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
     const double step = std::max(pixels * product, tiles * weights * waits);
     cycles += static_cast<double>(panels) * (vectors * (channels * step + pixels * stored) + tiles * of_tile);
   }
-  return estimated_seconds(p, cycles, b.units.pixel_blocks * b.units.lane_blocks, threads);
+  const std::int64_t units = all.groups * b.units.pixel_blocks * b.units.lane_blocks;
+  return estimated_seconds(all, cycles * static_cast<double>(all.groups), units, threads);
 }
 
 }  // namespace gable::cpu

@@ -73,9 +73,9 @@ class Unit {
     call.panels.weights = r_.packed + lane * p_.c;
     call.panels.count = panels;
     call.out.bias = r_.bias + lane;
-    call.out.y = advance(r_.y, p_.dtype, first_ * p_.k + lane);
+    call.out.y = advance(r_.y, p_.dtype, first_ * r_.pixel_outputs + lane);
     call.out.type = p_.dtype;
-    call.out.pixel = p_.k;
+    call.out.pixel = r_.pixel_outputs;
     call.out.lanes = static_cast<int>(panel + panels == part.panels ? part.last_lanes : lanes);
     call.out.least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
     call.out.non_temporal = r_.non_temporal;
@@ -117,14 +117,14 @@ class Unit {
         PointwiseCall& call = prepared[part].call;
         call.in.x = strip_;
         prepared[part].tile[width](call);
-        call.out.y = advance(call.out.y, p_.dtype, width * p_.k);
+        call.out.y = advance(call.out.y, p_.dtype, width * r_.pixel_outputs);
       }
     }
   }
 
   void compute_in_place() const {
     std::array<Prepared, kMaxParts> prepared;
-    const std::size_t parts = prepare(prepared, p_.stride_w * p_.c);
+    const std::size_t parts = prepare(prepared, p_.stride_w * r_.pixel_inputs);
     if (b_.runs_of_tiles) return compute_narrow(prepared[0]);
     for (std::int64_t first = first_; first < end_;) {
       const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);
@@ -137,7 +137,7 @@ class Unit {
           PointwiseCall& call = prepared[part].call;
           call.in.x = source(pixel);
           prepared[part].tile[width](call);
-          call.out.y = static_cast<float*>(call.out.y) + width * p_.k;
+          call.out.y = static_cast<float*>(call.out.y) + width * r_.pixel_outputs;
         }
       }
       first = row_end;
@@ -166,7 +166,7 @@ class Unit {
   void compute_run(PointwiseFunction run_of_tiles, PointwiseCall& call, std::int64_t first, std::int64_t width) const {
     call.in.x = source(first);
     run_of_tiles(call);
-    call.out.y = static_cast<float*>(call.out.y) + call.tiles * width * p_.k;
+    call.out.y = static_cast<float*>(call.out.y) + call.tiles * width * r_.pixel_outputs;
   }
   /// The same with tiles that keep weights in registers, and a last tile of the pixels that they leave.
   void compute_held(const Prepared& prepared, PointwiseCall& call, std::int64_t first, std::int64_t pixels) const {
@@ -191,7 +191,7 @@ class Unit {
     if (next >= end_ || !b_.prefetches_widened) return {};
     const auto* from = static_cast<const float*>(advance(r_.x, p_.dtype, source_offset(next)));
     if (b_.strip_pixel != p_.c) {
-      const std::int64_t share = ceil_div(width, panels), pixel = p_.stride_w * p_.c / 2;
+      const std::int64_t share = ceil_div(width, panels), pixel = p_.stride_w * r_.pixel_inputs / 2;
       return {from, share, pixel, kPointwiseRun / 2, share * pixel};
     }
     const std::int64_t runs = ceil_div(p_.c, kPointwiseRun);
@@ -200,10 +200,10 @@ class Unit {
   }
 
   std::int64_t source_offset(std::int64_t pixel) const {
-    if (b_.row_pixels == b_.pixels) return pixel * p_.stride_w * p_.c;
+    if (b_.row_pixels == b_.pixels) return pixel * p_.stride_w * r_.pixel_inputs;
     const std::int64_t row = pixel / p_.wo;
     const std::int64_t image = row / p_.ho;
-    return ((image * p_.h + row % p_.ho * p_.stride_h) * p_.w + pixel % p_.wo * p_.stride_w) * p_.c;
+    return ((image * p_.h + row % p_.ho * p_.stride_h) * p_.w + pixel % p_.wo * p_.stride_w) * r_.pixel_inputs;
   }
   const float* source(std::int64_t pixel) const { return static_cast<const float*>(r_.x) + source_offset(pixel); }
 
@@ -221,7 +221,7 @@ class Unit {
           PointwiseCall call = shared;
           call.in.x = strip;
           call.in.pixel = b_.strip_pixel;
-          call.out.y = advance(call.out.y, p_.dtype, (pixel - first_) * p_.k);
+          call.out.y = advance(call.out.y, p_.dtype, (pixel - first_) * r_.pixel_outputs);
           call.prefetch = p_.dtype != DType::f32 ? PrefetchLines{}
                           : !b_.panels_outside   ? next_pixels(pixel + width, panel, part.panels)
                           : copies               ? next_pixels(pixel + width, 0, 1)
@@ -245,7 +245,7 @@ class Unit {
     for (const std::int64_t end = first + width; first < end;) {
       const std::int64_t count = std::min(end, (first / b_.row_pixels + 1) * b_.row_pixels) - first;
       to_f32({.x = advance(r_.x, p_.dtype, source_offset(first)),
-              .x_pixel = p_.stride_w * p_.c,
+              .x_pixel = p_.stride_w * r_.pixel_inputs,
               .channels = p_.c,
               .pixels = count,
               .strip = strip,

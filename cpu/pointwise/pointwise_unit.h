@@ -9,9 +9,11 @@ namespace gable::cpu {
 
 /// What the units of one run share.
 struct PointwiseRun {
-  const Conv2dProblem& problem;
+  const Conv2dProblem& problem;              // of a group
+  std::int64_t pixel_inputs, pixel_outputs;  // channels of all groups
   const PointwiseKernels& kernels;
   const PointwiseBlocking& blocking;
+  // Of the group.
   const void* x;
   const float* packed;
   const float* bias;  // whole vectors, never null
@@ -19,7 +21,8 @@ struct PointwiseRun {
   bool non_temporal;  // stores of y
 };
 
-/// Unit `index` of pixel_blocks * lane_blocks. `strip` has room for a group's pixels where the input is copied.
+/// Unit `index` of a group's pixel_blocks * lane_blocks. `strip` has room for a group's pixels where the input is
+/// copied.
 void compute_pointwise_unit(const PointwiseRun& run, std::int64_t index, float* strip);
 
 }  // namespace gable::cpu

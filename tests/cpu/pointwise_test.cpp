@@ -175,6 +175,58 @@ TEST_CASE("pointwise in 16 bits: pixels that come from memory are prefetched bef
   CHECK(prefetches(kept + 1));
 }
 
+TEST_CASE("pointwise in groups: channels, lanes, pixels and strides, as a vector, copied, and with weights beyond L2") {
+  std::mt19937 random(29);
+  const std::int64_t pixels[] = {1, 5, 14, 29, 61};
+  int turn = 0;
+  for (const std::int64_t c : {1, 3, 16, 20, 33, 70}) {
+    for (const std::int64_t k : {9, 12, 16, 17, 24, 33, 40, 64, 100}) {
+      const std::int64_t groups = 2 + turn % 5;
+      Conv2dProblem p{.n = 1 + turn % 2, .c = groups * c, .h = 3, .w = pixels[turn % 5], .k = groups * k};
+      p.groups = groups;
+      p.bias = turn % 3 > 0;
+      p.activation = turn % 4 < 2 ? Activation::none : Activation::relu;
+      check_pointwise(sized(p, 0, 0), random, 1 + turn % 3);
+      p.stride_h = 2;
+      p.stride_w = 1 + turn % 3;
+      check_pointwise(sized(p, 0, 0), random, 1 + turn % 2);
+      ++turn;
+    }
+  }
+  // Pixels 4 KiB apart, blocks of pixels that L2 keeps, and weights of a group beyond half of L2.
+  for (const int threads : {1, 3}) {
+    check_pointwise(sized({.c = 1024, .h = 5, .w = 13, .k = 96, .groups = 4, .bias = true}, 0, 0), random, threads);
+    check_pointwise(sized({.c = 512, .h = 20, .w = 20, .k = 510, .groups = 2, .bias = true}, 0, 0), random, threads);
+    check_pointwise(sized({.c = 2048, .h = 8, .w = 8, .k = 512, .groups = 2, .bias = true}, 0, 0), random, threads);
+  }
+}
+
+TEST_CASE("pointwise in groups: a NaN stays in its group") {
+  const Conv2dProblem p = sized({.c = 60, .h = 1, .w = 30, .k = 51, .groups = 3, .activation = Activation::relu}, 0, 0);
+  std::vector<float> x(60 * 30, 1.0f), weights(51 * 20, -1.0f), y(51 * 30);
+  x[17 * 60 + 27] = std::numeric_limits<float>::quiet_NaN();  // pixel 17, group 1
+  for (const Target* target : supported_targets()) {
+    PointwisePlan plan(p, *target, 1);
+    std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    plan.run(x.data(), packed.data(), nullptr, y.data());
+    int wrong = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) wrong += std::isnan(y[i]) == (i / 51 == 17 && i % 51 / 17 == 1) ? 0 : 1;
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("pointwise in groups refuses 16 bits, and groups of at most half a vector") {
+  Conv2dProblem p = sized({.c = 40, .h = 4, .w = 4, .k = 40, .groups = 10}, 0, 0);
+  for (const Target* target : supported_targets()) {
+    const int lanes = pointwise_kernels(*target).lanes;
+    CHECK(pointwise_refusal(p, *target).empty() == (4 > lanes / 2));
+    Conv2dProblem half = p;
+    half.dtype = DType::f16;
+    CHECK(pointwise_refusal(half, *target) == "10 groups of 16 bits: it takes one");
+  }
+}
+
 TEST_CASE("pointwise: NaN reaches the outputs of its pixel through relu, and no others") {
   Conv2dProblem p = sized({.c = 20, .h = 1, .w = 30, .k = 40, .activation = Activation::relu}, 0, 0);
   const std::size_t poisoned = 17;
