@@ -1,5 +1,5 @@
 // How PointwisePlan cuts a problem.
-//   tile    up to 14 pixels x 2 vectors of output lanes, or 6 x 4, or 2 x 8; sums over all input channels stay in
+//   tile    up to 14 pixels x 2 vectors of output lanes, or 9 x 3, 6 x 4, 2 x 8; sums over all input channels stay in
 //           registers
 //   panel   the lanes of a tile; its packed weights are one stream
 //   group   tiles that use one panel before the next panel is read

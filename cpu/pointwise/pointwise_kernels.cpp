@@ -1,13 +1,13 @@
 // The 1×1 convolution's micro-kernel, compiled once a target: one register tile of pixels × output lanes through all
 // input channels, panel after panel.
-// Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16, or 4 × 3
-// for outputs of three vectors; and 6 × 4 with 32, which loads fewer inputs and writes longer pieces, but streams
-// weights twice as fast. One or two pixels (a matrix-vector product) take 8 vectors from four streams of weights: the
-// hardware prefetcher follows several streams further ahead. Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle.
-// On Intel scalar instructions take a share of the FMA's two ports, so four channels are unrolled with constant
-// offsets, and pixels share base addresses by three. Prefetches. A sum of 64 channels takes 900 cycles, so lines from
-// L3 are prefetched evenly, before each run of 16 channels: some lines that this tile stores, for writing, and some
-// that later tiles read (PrefetchLines).
+// Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; for outputs
+// of three vectors 9 × 3 or 4 × 3, with 12 loads for 27 FMA where 14 × 2 and then 14 × 1 have 31 for 42; and 6 × 4 with
+// 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast. One or two pixels (a
+// matrix-vector product) take 8 vectors from four streams of weights: the hardware prefetcher follows several streams
+// further ahead. Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share
+// of the FMA's two ports, so four channels are unrolled with constant offsets, and pixels share base addresses by
+// three. Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of
+// 16 channels: some lines that this tile stores, for writing, and some that later tiles read (PrefetchLines).
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/pointwise/pointwise_kernels.h"
@@ -31,7 +31,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kWidest = 14;
-constexpr int kWidestOfThree = 0;
+constexpr int kWidestOfThree = HWY_TARGET == HWY_AVX3 ? 9 : 0;
 constexpr int kWidestOfFour = 6;
 constexpr int kWidestOfEight = 2;
 #else
@@ -398,6 +398,7 @@ PointwiseKernels make_pointwise_kernels() {
     fill_half_tiles<kWidest>(kernels);
     kernels.most_pixels[kHalfVector] = kWidest;
     kernels.least_lanes = kernels.lanes / 2;
+    kernels.most_pixels[kThreeVectors] = 0;  // the third vector may be half of one
   }
 #endif
   return kernels;

@@ -18,7 +18,7 @@ constexpr int kMaxPointwiseVectors = 8;
 /// A panel of packed weights has two vectors of lanes, [channel][lane]. The remaining lanes of a problem are a panel of
 /// two vectors, one, half of one, or two panels of one and of half a vector, whichever needs the least padding.
 constexpr int kPanelVectors = 2;
-/// With few registers, a tile takes a panel of two vectors and one of a single vector together.
+/// A tile may take a panel of two vectors and one of a single vector together.
 constexpr int kThreeVectors = 3;
 /// The index of half a vector among numbers of vectors.
 constexpr int kHalfVector = 0;
