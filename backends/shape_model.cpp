@@ -81,10 +81,11 @@ double weights_share(const Conv2dProblem& p) {
   return std::log1p(weights / static_cast<double>(p.x_elements() + p.conv_elements()) * static_cast<double>(p.n));
 }
 
-/// log of a window's taps over the pixels of the image that it can read at once: the others read padding.
+/// log of a window's taps over the pixels of the image that it can read at once: the others read padding. A window of
+/// twice the image's size or more has taps that no output reads the image with: no law was fitted to these.
 double taps_beyond(const Conv2dProblem& p) {
   const auto beyond = [](std::int64_t taps, std::int64_t size) {
-    return std::max(1.0, static_cast<double>(taps) / static_cast<double>(size));
+    return std::clamp(static_cast<double>(taps) / static_cast<double>(size), 1.0, 2.0);
   };
   return std::log(beyond(p.r, p.h) * beyond(p.s, p.w));
 }

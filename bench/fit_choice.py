@@ -47,8 +47,9 @@ DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
 ELEMENT = {"f32": 4, "bf16": 2, "f16": 2}
 # Kinds of CPU, with the suffix of their tables. As in backends/shape_model.h: without matrix units, the same with cores that do two
-# full vectors a cycle, with AMX.
-KINDS = {"vectors": "", "wide": "Wide", "amx": "Amx"}
+# full vectors a cycle, with AMX. The second of these has tables of oneDNN 2 and of oneDNN 3, beside one of cpu.
+KINDS = {"vectors": "", "wide": "Wide", "wide_3": "Wide3", "amx": "Amx"}
+CPU_KIND = {"wide_3": "wide"}  # whose tables of cpu stand, and are kept
 WIDE = 2.14  # core_multiply_adds() of the CPU that the fits of "wide" come from, over that of "vectors"
 # Multiply-adds a second of one core.
 RATE = {
@@ -56,6 +57,7 @@ RATE = {
     "wide": {"f32": WIDE * 16 * 3.5e9, "bf16": WIDE * 32 * 3.5e9, "f16": WIDE * 32 * 3.5e9},
     "amx": {"f32": 16 * 3.5e9, "bf16": 512 * 3.5e9, "f16": 128 * 3.5e9},
 }
+RATE["wide_3"] = RATE["wide"]
 BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
@@ -196,8 +198,10 @@ def weights_share(e: dict[str, int]) -> float:
 
 
 def taps_beyond(e: dict[str, int]) -> float:
-    """log of a window's taps over the pixels of the image that it can read at once: the others read padding."""
-    return math.log(max(1.0, e["kh"] / e["ih"]) * max(1.0, e["kw"] / e["iw"]))
+    """log of a window's taps over the pixels of the image that it can read at once: the others read padding.
+
+    A window of twice the image's size or more has taps that no output reads the image with: no law was fitted to these."""
+    return math.log(min(max(1.0, e["kh"] / e["ih"]), 2.0) * min(max(1.0, e["kw"] / e["iw"]), 2.0))
 
 
 def features(layer: Layer) -> list[float]:
@@ -338,7 +342,7 @@ def least_regret(rows: list[list[float]], margins: list[float], logs: list[float
 
 
 def sharpened(layers: Sequence[Layer], laws: tuple[Fit, Fit]) -> tuple[Fit, Fit]:
-    """Both laws, moved against each other so that `auto` loses the least on these layers.
+    """Both laws, moved against each other so that `auto` loses the least on these layers; one, where that of cpu is kept.
 
     Least squares care as much for layers on which one device takes twice the other's time, where any law is right, as for those that
     decide."""
@@ -348,12 +352,13 @@ def sharpened(layers: Sequence[Layer], laws: tuple[Fit, Fit]) -> tuple[Fit, Fit]
     margins = [a - b - math.log(MARGIN) for a, b in zip(cpu, onednn)]
     logs = [math.log(layer.seconds["cpu"] / layer.seconds["onednn"]) for layer in layers]
     found = least_regret(rows, margins, logs)
+    shares = (0, -1) if layers[0].kind in CPU_KIND else (0.5, -0.5)
     change = [0.0] * len(xs[0])
     for (place, mean, deviation), value in zip(scales, found[1:]):
         change[place] = value / deviation
         change[0] -= mean * value / deviation
     change[0] += found[0]
-    return tuple(law.moved(half, change, xs) for law, half in zip(laws, (0.5, -0.5)))
+    return tuple(law.moved(share, change, xs) for law, share in zip(laws, shares))
 
 
 def enough_runs(timing: dict[str, float]) -> bool:
@@ -402,15 +407,17 @@ def suffix_of(kind: str) -> str:
 
 
 def header_file(folder: Path, device: str, kind: str) -> Path:
+    if device == "cpu":
+        kind = CPU_KIND.get(kind, kind)
     return folder / device / f"{device}_shape_fits{suffix_of(kind)}.h"
 
 
 def shipped_origins(folder: Path, kind: str) -> Origins:
     """How many layers the tables in `folder` were fitted to or moved by, where they say so."""
-    text = header_file(folder, DEVICES[0], kind).read_text(encoding="utf-8")
+    text = header_file(folder, DEVICES[1], kind).read_text(encoding="utf-8")
     found = dict(re.findall(r"(k\w+)\{\{\s*// ((?:from|moved by) \d+ layers)", text))
     places = [(load, layout, dtype) for load in range(len(LOADS)) for layout in LAYOUTS for dtype in DTYPES]
-    names = {place: table_name(DEVICES[0], kind, *place) for place in places}
+    names = {place: table_name(DEVICES[1], kind, *place) for place in places}
     return {place: found[name] for place, name in names.items() if name in found}
 
 
@@ -447,7 +454,7 @@ def fit_all(layers: Sequence[Layer], kept: Fits | None = None, only_move: bool =
     for load, *rest in sorted(groups):
         these = groups[load, *rest]
         for device in DEVICES:
-            if only_move:
+            if only_move or (device == "cpu" and these[0].kind in CPU_KIND):
                 least_squares_of[device, load, *rest] = shipped(kept or {}, device, load, *rest)
                 continue
             near = least_squares_of.get((device, 0, *rest)) if load else None
@@ -518,6 +525,8 @@ def class_table(fits: Fits, device: str, load: int, layout: str, dtype: str) -> 
 
 
 def table_name(device: str, kind: str, load: int, layout: str, dtype: str) -> str:
+    if device == "cpu":
+        kind = CPU_KIND.get(kind, kind)
     short = list(LOADS.values())[load]
     return f"k{device.capitalize()}{KINDS[kind]}{short}{layout.capitalize()}{dtype.capitalize()}"
 
@@ -533,6 +542,8 @@ def longer_words(kind: str) -> str:
 
 def header(fits: Fits, device: str, origins: Origins, kind: str) -> str:
     """Each class table that differs, with a name and how many layers it was fitted to, and the table of those names."""
+    if device == "cpu":
+        kind = CPU_KIND.get(kind, kind)
     names: dict[str, str] = {}  # by class table
     tables, index = [], []
     for load, words in enumerate(LOADS):
@@ -549,7 +560,12 @@ def header(fits: Fits, device: str, origins: Origins, kind: str) -> str:
                 these.append(names[table])
             index.append(f"{{{{{', '.join(these)}}}}},")
         index.append("}},")
-    words = {"vectors": "", "wide": ", on CPUs of full-width AVX-512", "amx": ", on CPUs with AMX"}[kind]
+    words = {
+        "vectors": "",
+        "wide": ", on CPUs of full-width AVX-512",
+        "wide_3": " 3, on CPUs of full-width AVX-512",
+        "amx": ", on CPUs with AMX",
+    }[kind]
     all_tables, all_names = "\n".join(tables), "\n".join(index)
     return (
         f"// The time of convolutions on {device}{words}: bench/fit_choice.py wrote this from measured layers.\n"
@@ -583,7 +599,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check(layers, fits, "fit")
     check(read(options.check, options.cpu), fits, "check")
     if options.write:
-        for device in DEVICES:
+        for device in DEVICES[1:] if options.cpu in CPU_KIND else DEVICES:
             file = header_file(options.write, device, options.cpu)
             file.write_text(header(fits, device, origins, options.cpu), encoding="utf-8")
     return 0

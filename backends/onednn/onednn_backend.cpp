@@ -5,6 +5,7 @@
 #include "onednn_shape_fits.h"
 #include "onednn_shape_fits_amx.h"
 #include "onednn_shape_fits_wide.h"
+#include "onednn_shape_fits_wide_3.h"
 #include "primitive_plan.h"
 #include "recipe.h"
 #include "shared_lines.h"
@@ -171,6 +172,11 @@ bool reorders_a_large_result(const Op& op) {
   return static_cast<double>(conv_output_shape(*c).elements()) * static_cast<double>(size_of(c->dtype)) >= kLargeResult;
 }
 
+/// Those of this library's version. On CPUs with AMX laws are of oneDNN 3, on CPUs of half-width AVX-512 of oneDNN 2.
+HostFits shape_fits() {
+  return {kOnednnShapeFits, kVersion < 3 ? kOnednnShapeFitsWide : kOnednnShapeFitsWide3, kOnednnShapeFitsAmx};
+}
+
 double lines_between_threads(const Op& op, int threads) {
   const auto* const c = std::get_if<Conv2d>(&op);
   return c == nullptr ? 0 : shared_line_seconds(*c, threads, amx_state() == AmxState::usable);
@@ -204,7 +210,7 @@ class OnednnDevice final : public DeviceImpl {
   std::optional<double> predicted_seconds(const Op& op) const override {
     const double reorder = reorders_a_large_result(op) ? kLargeReorder : 1;
     return reorder * slowness_without_brgemm(op) *
-               modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsWide, kOnednnShapeFitsAmx}) +
+               modelled_host_seconds(op, threads_, shape_fits()) +
            lines_between_threads(op, threads_);
   }
 

@@ -8,6 +8,9 @@
 
 namespace gable::onednn {
 
+/// The major version of the library.
+inline constexpr int kVersion = DNNL_VERSION_MAJOR;
+
 /// A blocked memory format: strides of the outer dimensions and the inner blocks, outermost first.
 struct Blocking {
   bool blocked = false;  ///< false for formats that only oneDNN can read, such as winograd's weights

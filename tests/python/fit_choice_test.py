@@ -165,7 +165,7 @@ def parse_tables(text):
     """The named class tables of a header, and the names in the table of all."""
     classes, index = text.split("// Where no layers were measured")
     tables = dict(re.findall(r"ClassFits (k\w+)\{\{(?:\s*// [a-z ]+\d+ layers)?(.*?)\n\}\};", classes, re.DOTALL))
-    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide|Amx)?\{\{", index)[1])
+    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide3?|Amx)?\{\{", index)[1])
 
 
 @pytest.mark.parametrize("cpus", ["", "_wide", "_amx"])
@@ -201,7 +201,7 @@ def test_what_was_not_measured_names_the_nearest_table():
 def test_tables_that_are_kept_are_written_as_they_were(kind):
     """All but their format: a table that stands for another one still does."""
     kept = fit_choice.shipped_tables(ROOT / "backends", kind)
-    for device in fit_choice.DEVICES:
+    for device in fit_choice.DEVICES[1:] if kind in fit_choice.CPU_KIND else fit_choice.DEVICES:
         before = fit_choice.header_file(ROOT / "backends", device, kind).read_text(encoding="utf-8")
         origins = fit_choice.shipped_origins(ROOT / "backends", kind)
         text = fit_choice.header(kept, device, origins, kind)
@@ -220,6 +220,16 @@ def test_layers_replace_kept_laws_of_their_own_class_only():
     assert fits["cpu", 0, "nhwc", "f32", "spatial"].least == 7
     assert fits["cpu", 0, "nhwc", "f32", "pointwise"].most < 1
     assert kept["cpu", 0, "nhwc", "f32", "pointwise"].least == 7
+
+
+@pytest.mark.parametrize("only_move", [True, False])
+def test_where_cpu_has_one_table_for_two_versions_of_onednn_only_the_law_of_onednn_changes(only_move):
+    kept = {(device, 0, "nhwc", "f32", "pointwise"): fit_choice.Fit([0.0] * fit_choice.COUNT, -5, 5) for device in fit_choice.DEVICES}
+    layers = [fit_choice.replace(one, kind="wide_3") for one in layers_by_law()]
+    fits = fit_choice.fit_all(layers, kept, only_move)
+    assert fits["cpu", 0, "nhwc", "f32", "pointwise"].weights == kept["cpu", 0, "nhwc", "f32", "pointwise"].weights
+    assert fit_choice.pick(fit_choice.replace(layer("mb1ic64ih14oc32kh1"), kind="wide_3"), fits) == "onednn"
+    assert fit_choice.pick(fit_choice.replace(layer("mb1ic9ih14oc32kh1"), kind="wide_3"), fits) == "cpu"
 
 
 def test_only_moved_laws_differ_from_the_kept_ones_in_what_layers_decide():
@@ -300,7 +310,7 @@ def test_two_threads_with_amx_are_predicted_longer_than_measured():
             law = fits[device, 1, "nhwc", "f32", "pointwise"]
             assert law.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.02)
             kept = fit_choice.fit_all(layers, fits, only_move=True)[device, 1, "nhwc", "f32", "pointwise"]
-            assert kept.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.01)
+            assert kept.seconds(layers[5]) == pytest.approx(factor * seconds, rel=0.02)
     for device in fit_choice.DEVICES:
         file = fit_choice.header_file(ROOT / "backends", device, "amx")
         assert fit_choice.longer_words("amx") in file.read_text(encoding="utf-8")
