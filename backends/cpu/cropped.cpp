@@ -93,7 +93,7 @@ std::string refuse_cropped(const WeightedOp& op, const cpu::Target& target) {
   const Conv2dProblem& p = op.problem;
   if (kept_rows(p).count() == p.r && kept_columns(p).count() == p.s)
     return "some output reads the image with the first and last row and column of its window";
-  if (fastest_kernel(cropped(op), {target, 1}).kernel == nullptr) return "no kernel has an estimated time";
+  if (fastest_kernel(cropped(op), {target, 1}).kernel == nullptr) return without_estimate(p);
   return "";
 }
 

@@ -14,6 +14,9 @@ struct FastestKernel {
 
 FastestKernel fastest_kernel(const WeightedOp& op, const CpuPlace& place);
 
+/// The refusal of a kernel that finds no fastest_kernel() for the op that it would run.
+std::string without_estimate(const Conv2dProblem& problem);
+
 /// Makes the details of the inner plan those of a kernel around it: "cpu: kernel direct, ..." becomes "cpu: kernel
 /// reordered with direct, ...".
 void name_around(PlanDetails& inner, const std::string& kernel);

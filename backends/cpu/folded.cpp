@@ -78,7 +78,7 @@ std::string refuse_folded(const WeightedOp& op, const cpu::Target& target) {
     return "windows do not tile a row: it takes strides of a window's width, without padding on the left";
   if (p.w % p.s != 0) return "windows do not fill a row of " + std::to_string(p.w) + " pixels";
   if (p.wo > p.w / p.s) return "padding on the right: a window would read past its row";
-  if (fastest_kernel(in_columns(op), {target, 1}).kernel == nullptr) return "no kernel has an estimated time";
+  if (fastest_kernel(in_columns(op), {target, 1}).kernel == nullptr) return without_estimate(p);
   return "";
 }
 

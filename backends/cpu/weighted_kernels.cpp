@@ -286,6 +286,11 @@ FastestKernel fastest_kernel(const WeightedOp& op, const CpuPlace& place) {
   return best;
 }
 
+std::string without_estimate(const Conv2dProblem& problem) {
+  return problem.pool.none() ? "no kernel has an estimated time"
+                             : "a max-pool: no kernel that fuses it has an estimated time";
+}
+
 void name_around(PlanDetails& inner, const std::string& kernel) {
   const std::string words = "kernel " + inner.kernel;
   const std::size_t at = inner.explanation.find(words);

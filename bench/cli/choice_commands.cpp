@@ -248,7 +248,8 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
                 {"seconds", took},
                 {"known", outcome.known},
                 {"left", outcome.left},
-                {"tuned", std::move(outcome.rows)}});
+                {"tuned", std::move(outcome.rows)},
+                {"refused", to_json(outcome.refused)}});
   return outcome.tuned + outcome.known > 0 || outcome.refused.empty() ? kDone : kUnsupported;
 }
 
@@ -283,6 +284,7 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
   print_summaries(document, console);
   json record = to_json(document);
   record["machine"] = machine_json(perf::describe_machine(), options.command);
+  record["refused"] = to_json(document.refused);
   console.emit(record);
   const bool within = std::all_of(document.summaries.begin(), document.summaries.end(), [&](const RegretSummary& one) {
     return one.geo <= options.geo && one.worst <= options.worst;

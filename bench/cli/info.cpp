@@ -100,7 +100,8 @@ void print_source(const perf::SourceStatus& source, Console& console) {
 void info(Console& console) {
   console.check_target();
   const perf::Machine machine = perf::describe_machine();
-  json document{{"version", GABLE_VERSION_STRING},
+  json document{{"schema_version", 1},
+                {"version", GABLE_VERSION_STRING},
                 {"machine", machine_json(machine, "gable info")},
                 {"devices", json::array()},
                 {"counters", json::array()}};

@@ -46,6 +46,10 @@ TEST_CASE("tune remembers what it measured, and regret compares what auto choose
   CHECK(first["tuned"][0]["seconds"].get<double>() > 0);
   CHECK(json::parse(run_command("tune" + layer, cache).out)["known"] == 1);
   CHECK(json::parse(run_command("tune --again" + layer, cache).out)["tuned"].size() == 1);
+  CHECK(first["refused"].empty());
+  const json refused = json::parse(run_command("tune --math tf32" + layer, cache).out)["refused"];
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0]["name"] == "layer");
 
   const std::string limits = "regret --kernels --seconds 0.01 --geo 100 --worst 100";
   for (const bool known : {true, false}) {
