@@ -46,62 +46,106 @@ __global__ __launch_bounds__(kThreads) void copy_words(const Word* from, Word* t
   }
 }
 
-/// Rows of an odd number of 16-bit elements, without gaps on one side: a thread writes 16 bytes, from single elements.
-struct OddRows {
-  std::int64_t elements;  // of `to`
-  unsigned count, pitch;  // elements of a row, and of one with its padding
+/// Rows without gaps on one side, which begin anywhere, and of whole vectors of 16 bytes on the other: a thread writes
+/// 16 bytes, from two aligned vectors that hold them.
+struct UnevenRows {
+  unsigned from_bytes, to_bytes;  // of both tensors
+  unsigned bytes, pitch;          // of a row, and of one with its padding
 };
 
-constexpr int kVector = 8;
+constexpr unsigned kVector = 16;  // bytes
 
-/// Padding is zeros.
-__device__ __forceinline__ void gather_padded(const std::uint16_t* from, const OddRows& r, unsigned vector,
-                                              std::uint16_t (&values)[kVector]) {
-  const unsigned vectors = r.pitch / kVector, row = vector / vectors, first = (vector - row * vectors) * kVector;
-  from += std::int64_t{row} * r.count + first;
+/// 16 bytes from any even address on: those of the aligned vectors in front of it and behind.
+__device__ __forceinline__ uint4 shifted(const uint4& front, const uint4& behind, unsigned bytes) {
+  std::uint32_t w[8] = {front.x, front.y, front.z, front.w, behind.x, behind.y, behind.z, behind.w};
+  const bool by_two_words = (bytes & 8) != 0, by_word = (bytes & 4) != 0;
+  const unsigned bits = (bytes & 2) * 8;
 #pragma unroll
-  for (unsigned i = 0; i < kVector; ++i) values[i] = first + i < r.count ? from[i] : 0;
+  for (int i = 0; i < 6; ++i) w[i] = by_two_words ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) w[i] = by_word ? w[i + 1] : w[i];
+  return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits),
+                    __funnelshift_r(w[2], w[3], bits), __funnelshift_r(w[3], w[4], bits));
 }
 
-__device__ __forceinline__ void gather_dense(const std::uint16_t* from, const OddRows& r, unsigned vector,
-                                             std::uint16_t (&values)[kVector]) {
-  const std::int64_t first = std::int64_t{vector} * kVector;
-  const auto row = static_cast<unsigned>(first / r.count);
-  auto column = static_cast<unsigned>(first - std::int64_t{row} * r.count);
-  from += std::int64_t{row} * r.pitch;
+/// The first `bytes` of `kept`, an even number, then those of `next`.
+__device__ __forceinline__ uint4 joined(const uint4& kept, const uint4& next, unsigned bytes) {
+  std::uint32_t a[4] = {kept.x, kept.y, kept.z, kept.w};
+  const std::uint32_t b[4] = {next.x, next.y, next.z, next.w};
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    values[i] = first + i < r.elements ? from[column] : 0;
-    if (++column < r.count) continue;
-    column = 0;
-    from += r.pitch;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned left = bytes > 4 * i ? bytes - 4 * i : 0;  // of this word
+    a[i] = left >= 4 ? a[i] : left == 0 ? b[i] : __byte_perm(a[i], b[i], 0x7610);
   }
+  return make_uint4(a[0], a[1], a[2], a[3]);
+}
+
+/// 16 bytes from `at` on, of which those behind the tensor's end are zeros. `at` is even. All lanes of a warp call it:
+/// the vector behind a lane's is mostly the one in front of the next lane's.
+__device__ __forceinline__ uint4 load_window(const unsigned char* from, unsigned at, unsigned end) {
+  const unsigned aligned = at / kVector * kVector;
+  const bool whole = aligned + kVector <= end;
+  const uint4 front = whole ? __ldcg(reinterpret_cast<const uint4*>(from + aligned)) : make_uint4(0, 0, 0, 0);
+  uint4 behind = make_uint4(__shfl_down_sync(~0u, front.x, 1), __shfl_down_sync(~0u, front.y, 1),
+                            __shfl_down_sync(~0u, front.z, 1), __shfl_down_sync(~0u, front.w, 1));
+  const bool shared = __shfl_down_sync(~0u, aligned, 1) == aligned + kVector && threadIdx.x % 32 != 31;
+  if (aligned + 2 * kVector <= end) {
+    if (!shared) behind = __ldcg(reinterpret_cast<const uint4*>(from + aligned) + 1);
+    return shifted(front, behind, at - aligned);
+  }
+  std::uint32_t w[4] = {};
+#pragma unroll
+  for (unsigned i = 0; i < kVector / 2; ++i) {
+    if (at + 2 * i >= end) continue;
+    const std::uint32_t half = *reinterpret_cast<const std::uint16_t*>(from + at + 2 * i);
+    w[i / 2] |= half << (i % 2 * 16);
+  }
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+/// A vector of a padded row; padding is zeros.
+__device__ __forceinline__ uint4 padded_vector(const unsigned char* from, const UnevenRows& r, unsigned at) {
+  const unsigned row = at / r.pitch, first = at - row * r.pitch;
+  const uint4 all = load_window(from, row * r.bytes + first, r.from_bytes);
+  return joined(all, make_uint4(0, 0, 0, 0), r.bytes - min(first, r.bytes));
+}
+
+/// A vector of rows without gaps, which may lie in two rows.
+__device__ __forceinline__ uint4 dense_vector(const unsigned char* from, const UnevenRows& r, unsigned at) {
+  const unsigned row = at / r.bytes, first = at - row * r.bytes, begin = row * r.pitch;
+  const uint4 all = load_window(from, begin + first, r.from_bytes);
+  const unsigned left = r.bytes - first;  // of the row
+  if (left >= kVector || begin + r.pitch >= r.from_bytes) return all;
+  const uint4 next = __ldcg(reinterpret_cast<const uint4*>(from + begin + r.pitch));
+  return joined(all, shifted(make_uint4(0, 0, 0, 0), next, kVector - left), left);
 }
 
 template <bool pads>
-__global__ __launch_bounds__(kThreads) void copy_odd_rows(const std::uint16_t* from, std::uint16_t* to, OddRows r) {
+__global__ __launch_bounds__(kThreads) void copy_uneven_rows(const unsigned char* from, unsigned char* to,
+                                                             UnevenRows r) {
   wait_for_previous_kernel();
-  const unsigned vector = blockIdx.x * kThreads + threadIdx.x;
-  const std::int64_t first = std::int64_t{vector} * kVector;
-  if (first >= r.elements) return;
-  alignas(16) std::uint16_t values[kVector];
-  if constexpr (pads) {
-    gather_padded(from, r, vector, values);
-  } else {
-    gather_dense(from, r, vector, values);
-  }
-  if (first + kVector <= r.elements) {
-    *reinterpret_cast<uint4*>(to + first) = *reinterpret_cast<const uint4*>(values);
+  const unsigned at = (blockIdx.x * kThreads + threadIdx.x) * kVector;
+  const unsigned within = min(at, r.to_bytes - 1) / 2 * 2;  // lanes past the end load what nobody stores
+  const uint4 vector = pads ? padded_vector(from, r, within) : dense_vector(from, r, within);
+  if (at >= r.to_bytes) return;
+  if (at + kVector <= r.to_bytes) {
+    *reinterpret_cast<uint4*>(to + at) = vector;
     return;
   }
-  for (int i = 0; first + i < r.elements; ++i) to[first + i] = values[i];
+  const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+  for (unsigned i = 0; i < kVector / 2; ++i) {
+    if (at + 2 * i < r.to_bytes)
+      *reinterpret_cast<std::uint16_t*>(to + at + 2 * i) = static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16));
+  }
 }
 
-/// Whether copy_odd_rows() takes these rows.
-bool are_odd_rows(std::int64_t rows, std::int64_t count, std::int64_t from_pitch, std::int64_t to_pitch) {
-  constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
-  const bool pads = from_pitch == count && to_pitch % kVector == 0;
-  return count % 2 != 0 && (pads || to_pitch == count) && rows * std::max(from_pitch, to_pitch) < kMaxElements;
+/// Whether copy_uneven_rows() takes rows of so many bytes.
+bool are_uneven_rows(std::int64_t rows, std::int64_t bytes, std::int64_t from_pitch, std::int64_t to_pitch) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 31;
+  const std::int64_t pitch = std::max(from_pitch, to_pitch);
+  return bytes >= kVector && std::min(from_pitch, to_pitch) == bytes && pitch % kVector == 0 && pitch > bytes &&
+         rows * pitch < kMaxBytes;
 }
 
 template <typename Word>
@@ -124,6 +168,19 @@ int word_bytes(std::int64_t count, std::int64_t from_pitch, std::int64_t to_pitc
 
 void copy_rows(const void* from, void* to, std::int64_t rows, std::int64_t count, std::int64_t from_pitch,
                std::int64_t to_pitch, int element_bytes, cudaStream_t stream) {
+  const std::int64_t bytes = count * element_bytes;
+  if (are_uneven_rows(rows, bytes, from_pitch * element_bytes, to_pitch * element_bytes)) {
+    const auto narrow = [&](std::int64_t elements) { return static_cast<unsigned>(elements * element_bytes); };
+    const UnevenRows r{.from_bytes = narrow(rows * from_pitch),
+                       .to_bytes = narrow(rows * to_pitch),
+                       .bytes = narrow(count),
+                       .pitch = narrow(std::max(from_pitch, to_pitch))};
+    const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(r.to_bytes, kVector * kThreads))), kThreads, 0,
+                            launches_overlap()};
+    launch(to_pitch != count ? copy_uneven_rows<true> : copy_uneven_rows<false>, shape, stream,
+           static_cast<const unsigned char*>(from), static_cast<unsigned char*>(to), r);
+    return;
+  }
   const int word = word_bytes(count, from_pitch, to_pitch, element_bytes);
   const auto words = [&](std::int64_t elements) { return elements * element_bytes / word; };
   const Rows r{
@@ -132,15 +189,6 @@ void copy_rows(const void* from, void* to, std::int64_t rows, std::int64_t count
     copy_rows_as<std::uint64_t>(from, to, r, stream);
   } else if (word == 4) {
     copy_rows_as<std::uint32_t>(from, to, r, stream);
-  } else if (are_odd_rows(rows, count, from_pitch, to_pitch)) {
-    const bool pads = to_pitch != count;
-    const OddRows odd{.elements = rows * to_pitch,
-                      .count = static_cast<unsigned>(count),
-                      .pitch = static_cast<unsigned>(std::max(from_pitch, to_pitch))};
-    const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(odd.elements, kVector * kThreads))), kThreads, 0,
-                            launches_overlap()};
-    launch(pads ? copy_odd_rows<true> : copy_odd_rows<false>, shape, stream, static_cast<const std::uint16_t*>(from),
-           static_cast<std::uint16_t*>(to), odd);
   } else {
     copy_rows_as<std::uint16_t>(from, to, r, stream);
   }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cuda/common/check.h"
+#include "cuda/common/padded_nhwc.h"
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
@@ -233,6 +234,41 @@ TEST_CASE("reorders that pad channels write zeros behind them, and reorders back
         check_padded_reorder<std::uint32_t>({3, channels, pixels, pitch, 4}, offset);
         if (pitch - channels >= 4) check_padded_reorder<std::uint32_t>({2, channels, pixels, pitch - 4, 4}, offset);
       }
+    }
+  }
+}
+
+/// Rows of `count` elements to padded ones and back, with poison behind what is read and written.
+template <typename T>
+void check_copied_rows(std::int64_t rows, std::int64_t count, std::int64_t pitch) {
+  INFO(rows, " rows of ", count, " in ", pitch, ", ", sizeof(T), " bytes");
+  constexpr T kPoison = std::numeric_limits<T>::max();
+  constexpr std::size_t kBehind = 16;
+  constexpr int kBytes = static_cast<int>(sizeof(T));
+  const auto dense_size = static_cast<std::size_t>(rows * count), padded_size = static_cast<std::size_t>(rows * pitch);
+  std::vector<T> dense(dense_size + kBehind, kPoison), poisoned(padded_size + kBehind, kPoison), zeroed = poisoned;
+  std::fill(zeroed.begin(), zeroed.end() - kBehind, T{0});
+  for (std::size_t i = 0; i < dense_size; ++i) {
+    const std::size_t row = i / static_cast<std::size_t>(count), column = i % static_cast<std::size_t>(count);
+    const std::size_t padded = row * static_cast<std::size_t>(pitch) + column;
+    dense[i] = poisoned[padded] = zeroed[padded] = static_cast<T>(1 + i % 65000);
+  }
+  const OnDevice from(dense), to(std::vector<T>(zeroed.size(), kPoison));
+  cuda::copy_rows(from.get(), to.get(), rows, count, count, pitch, kBytes, nullptr);
+  CHECK((to.read() == zeroed));
+  const OnDevice padded(poisoned), back(std::vector<T>(dense.size(), kPoison));
+  cuda::copy_rows(padded.get(), back.get(), rows, count, pitch, count, kBytes, nullptr);
+  CHECK((back.read() == dense));
+}
+
+TEST_CASE("copies of rows write zeros behind a row's elements, and copies back read nothing behind them") {
+  if (is_missing("cuda")) return;
+  for (const std::int64_t rows : {1, 2, 7, 300}) {
+    for (const std::int64_t count : {1, 3, 5, 7, 8, 9, 10, 11, 12, 13, 15, 17, 19, 30, 33, 36, 58, 101, 269, 531}) {
+      check_copied_rows<std::uint16_t>(rows, count, (count + 7) / 8 * 8);
+      check_copied_rows<std::uint16_t>(rows, count, (count + 7) / 8 * 8 + 8);
+      check_copied_rows<std::uint32_t>(rows, count, (count + 3) / 4 * 4);
+      check_copied_rows<std::uint32_t>(rows, count, (count + 3) / 4 * 4 + 4);
     }
   }
 }
