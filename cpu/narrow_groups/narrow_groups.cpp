@@ -14,6 +14,19 @@
 
 namespace gable::cpu {
 
+namespace {
+
+/// Why the kernels do not take the problem, whatever its groups.
+std::string refusal_of_form(const Conv2dProblem& p) {
+  if (p.r > kMaxNarrowGroupsRows) return text(p.r) + " kernel rows: it takes " + text(kMaxNarrowGroupsRows);
+  if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
+  if (!p.pool.none()) return "it fuses no max-pool";
+  if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
+  return "";
+}
+
+}  // namespace
+
 std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   const NarrowGroupsKernels& kernels = narrow_groups_kernels(target, p);
@@ -25,16 +38,13 @@ std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) 
   if (channels > kMaxSpreadVectors * kernels.lanes) {
     return text(p.group_c()) + " input channels for " + text(p.group_k()) + " output channels of a group: too many";
   }
-  if (p.r > kMaxNarrowGroupsRows) return text(p.r) + " kernel rows: it takes " + text(kMaxNarrowGroupsRows);
-  if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
-  if (!p.pool.none()) return "it fuses no max-pool";
-  if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
-  return "";
+  return refusal_of_form(p);
 }
 
 std::string narrow_groups_dot_refusal(const Conv2dProblem& p, const Target& target) {
   if (p.dtype != DType::bf16) return "it multiplies bf16";
   if (p.group_c() % 2 != 0) return text(p.group_c()) + " input channels of a group: it multiplies pairs of them";
+  if (target.supported && p.groups > 1 && has_pair_quads(p.group_c(), p.group_k())) return refusal_of_form(p);
   return narrow_groups_refusal(p, target);
 }
 

@@ -2,10 +2,10 @@
 // Tile: 14 pixels x 1 vector of output channels of several groups, accumulators in registers, strip and weights in L1.
 // Inner step: one pair of input channels of each group at one tap; it reads 1 vector of weights and 14 vectors of the
 // strip, which are memory operands of 14 products. L1's two loads a cycle match the rate of the products.
-// Groups of 8 outputs and 8, 16, 24... inputs, and those of 4 outputs and 16, 24... inputs, take quads of pairs, as
-// quads-inl.h takes quads of channels: a load repeats eight channels of a group in each quarter of a vector, beside
+// Groups of 8 or 16 outputs and 8, 16, 24... inputs, and those of 4 outputs and 16, 24... inputs, take quads of pairs,
+// as quads-inl.h takes quads of channels: a load repeats eight channels of a group in each quarter of a vector, beside
 // weights of four outputs. The strip is then a copy of the image, and a step reads 1 or 2 vectors of weights and 14
-// quads for 14 or 28 products.
+// quads for 14 or 28 products, or 4 vectors and 7 quads.
 #include "cpu/bf16/epilogue_x86-inl.h"
 #include "cpu/common/cpuid.h"
 #include "cpu/narrow_groups/narrow_groups_kernels.h"
@@ -139,13 +139,13 @@ struct QuadsTile {
         address.begin(x);
         for (std::int64_t step = 0; step < call.steps; ++step, w += kVectors * kFloats) {
           __m512i of_outputs[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) of_outputs[v] = _mm512_loadu_si512(w + v * kFloats);
           address.hide();
 #pragma GCC unroll 14
           for (int p = 0; p < kPixels; ++p) {
             const __m512i quad = address.quad_at(p);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < kVectors; ++v) {
               sums[p][v] = _mm512_dpbf16_ps(sums[p][v], (__m512bh)quad, (__m512bh)of_outputs[v]);
             }
@@ -163,7 +163,9 @@ struct QuadsTile {
 #pragma GCC unroll 4
     for (int p = 0; p < kStored; ++p, y += y_pixel) {
       if (p >= pixels) break;
-      if constexpr (kVectors == 2) {
+      if constexpr (kVectors == 4) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), outputs);
+      } else if constexpr (kVectors == 2) {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(y), halves[p]);
       } else if (p % 2 == 0) {
         _mm_storel_epi64(reinterpret_cast<__m128i*>(y), halves[p / 2]);
@@ -196,7 +198,7 @@ struct QuadsTile {
     const std::int64_t of_group = call.runs * call.steps * kVectors * kFloats;
     for (int group = 0; group < call.valid / kOutputs; ++group) {
       Sums sums;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const __m512 bias = _mm512_loadu_ps(call.bias + (group * kVectors + v) * kFloats);
 #pragma GCC unroll 14
@@ -208,7 +210,11 @@ struct QuadsTile {
   }
 };
 
-template <int kVectors, int kPixels = kMaxQuadsPixels>
+/// Sums of all pixels and outputs fit the registers.
+template <int kVectors>
+constexpr int kQuadsPixels = kVectors == 4 ? kMaxQuadsPixels / 2 : kMaxQuadsPixels;
+
+template <int kVectors, int kPixels = kQuadsPixels<kVectors>>
 void fill_quads_tiles(NarrowGroupsKernels& kernels) {
   kernels.tile[kPixels] = &QuadsTile<kPixels, kVectors>::run;
   if constexpr (kPixels > 1) fill_quads_tiles<kVectors, kPixels - 1>(kernels);
@@ -219,7 +225,7 @@ const NarrowGroupsKernels& quads_kernels(const Target& target) {
   static const NarrowGroupsKernels kernels = [&] {
     NarrowGroupsKernels made = narrow_groups_kernels(target);
     made.pairs = made.quads = true;
-    made.max_pixels = kMaxQuadsPixels;
+    made.max_pixels = kQuadsPixels<kVectors>;
     fill_quads_tiles<kVectors>(made);
     return made;
   }();
@@ -239,11 +245,10 @@ const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target) {
   return kernels;
 }
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target, const Conv2dProblem& p) {
-  constexpr std::int64_t kQuadChannels = 2 * kQuad;
-  const std::int64_t quads = p.group_c() % kQuadChannels == 0 ? p.group_c() / kQuadChannels : 0;
-  if (p.group_k() == kQuad && quads >= kLeastQuads) return narrow_groups_dot::quads_kernels<1>(target);
-  if (p.group_k() == 2 * kQuad && quads > 0) return narrow_groups_dot::quads_kernels<2>(target);
-  return narrow_groups_dot_kernels(target);
+  if (!has_pair_quads(p.group_c(), p.group_k())) return narrow_groups_dot_kernels(target);
+  if (p.group_k() == kQuad) return narrow_groups_dot::quads_kernels<1>(target);
+  return p.group_k() == 2 * kQuad ? narrow_groups_dot::quads_kernels<2>(target)
+                                  : narrow_groups_dot::quads_kernels<4>(target);
 }
 #else
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target) { return narrow_groups_kernels(target); }

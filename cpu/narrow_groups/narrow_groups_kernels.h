@@ -71,6 +71,12 @@ const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);
 /// The fastest ones for the problem's groups: quads where the target has them for such groups.
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target, const Conv2dProblem& p);
 
+/// Whether groups of these inputs and outputs take quads of pairs.
+constexpr bool has_pair_quads(std::int64_t group_c, std::int64_t group_k) {
+  const std::int64_t quads = group_c % (2 * kQuad) == 0 ? group_c / (2 * kQuad) : 0;
+  return group_k == kQuad ? quads >= kLeastQuads : quads > 0 && (group_k == 2 * kQuad || group_k == 4 * kQuad);
+}
+
 /// The kernels of AVX512-BF16 for the target avx512, and why this CPU lacks them, or empty.
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target);
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target, const Conv2dProblem& p);

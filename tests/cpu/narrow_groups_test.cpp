@@ -121,7 +121,7 @@ void check_quads(Conv2dProblem p, std::mt19937& random, int threads = 1) {
 
 TEST_CASE("narrow groups by quads: every register tile, and groups that the last block lacks") {
   std::mt19937 random(96);
-  for (const std::int64_t group_k : {4, 8}) {
+  for (const std::int64_t group_k : {4, 8, 16}) {
     for (std::int64_t width = 1; width <= kMaxQuadsPixels + 1; ++width) {
       const std::int64_t group_c = 8 + 4 * (width % 4), groups = 3 + width % 3;
       const Conv2dProblem p{.n = 2,
@@ -143,7 +143,7 @@ TEST_CASE("narrow groups by quads: every register tile, and groups that the last
 
 TEST_CASE("narrow groups by quads: strides, dilations, flat and tall kernels, padding beyond the image, wide rows") {
   std::mt19937 random(97);
-  for (const std::int64_t group_k : {4, 8}) {
+  for (const std::int64_t group_k : {4, 8, 16}) {
     const Conv2dProblem layer{.c = 40, .h = 15, .w = 33, .k = 5 * group_k, .groups = 5, .bias = true};
     for (const std::int64_t stride : {1, 2, 5}) {
       for (const std::int64_t dilation : {1, 3}) {
@@ -195,7 +195,7 @@ TEST_CASE("narrow groups by pairs keep groups apart: a NaN stays in its group") 
     MESSAGE("skipped: no AVX512-BF16");
     return;
   }
-  for (const std::int64_t width : {4, 8}) {  // 8 by quads of pairs
+  for (const std::int64_t width : {4, 8, 16}) {  // 8 and 16 by quads of pairs
     const std::int64_t channels = 6 * width;
     Conv2dProblem p = sized({.c = channels, .h = 5, .w = 9, .k = channels, .r = 3, .s = 3, .groups = 6}, 1, 1);
     p.dtype = DType::bf16;
@@ -232,7 +232,7 @@ TEST_CASE("narrow groups of 8 channels and more are multiplied by quads with AVX
   }
 }
 
-TEST_CASE("narrow groups by pairs take quads where a group has 8, 16, 24... channels and 4 or 8 outputs") {
+TEST_CASE("narrow groups by pairs take quads where a group has 8, 16, 24... channels and 4, 8 or 16 outputs") {
   const Target& target = best_target();
   if (target.name != "avx512" || !missing_narrow_groups_dot().empty()) {
     MESSAGE("skipped: no AVX512-BF16");
@@ -245,6 +245,8 @@ TEST_CASE("narrow groups by pairs take quads where a group has 8, 16, 24... chan
   };
   CHECK(quads(8, 8));
   CHECK(quads(16, 4));
+  CHECK(quads(8, 16));
+  CHECK(quads(32, 16));
   CHECK(!quads(12, 8));
   CHECK(!quads(8, 4));
   CHECK(!quads(8, 6));
