@@ -24,18 +24,13 @@ std::string unit_of(const perf::Ceiling& ceiling) {
                                         : ceiling.isa_or_level;
 }
 
-std::string name_of(const perf::Ceiling& ceiling) {
-  if (ceiling.threads == 0) return ceiling.name;
-  return ceiling.name + ", " + threads_text(ceiling.threads);
-}
-
 std::optional<double> if_positive(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
 
 CeilingEntry entry_of(const std::string& device, DeviceKind kind, const perf::Ceiling& ceiling) {
   const bool compute = ceiling.kind == "compute";
   CeilingEntry entry{.device = device,
                      .device_kind = kind,
-                     .name = name_of(ceiling),
+                     .name = perf::name_with_threads(ceiling),
                      .kind = ceiling.kind,
                      .level = compute ? "" : ceiling.isa_or_level,
                      .isa = compute ? unit_of(ceiling) : "",

@@ -113,14 +113,6 @@ void add_ridges(Panel& panel, const PanelRoof& roof, const Ceiling& c) {
   }
 }
 
-// Whether the same vectors have a higher roof with fused multiply-adds. The page can show these; on paper they would
-// be clutter.
-bool has_fused_twin(const Ceiling& c, const RoofGroup& group) {
-  return std::any_of(group.roofs.begin(), group.roofs.end(), [&](const Ceiling& other) {
-    return !other.is_bandwidth() && other.dtype == c.dtype && other.isa == c.isa + " fma";
-  });
-}
-
 // `texts` are versions of one name, longest first. Writes the first that crosses no strong roof; if there is none, the
 // first that crosses no other diagonal; if there is none, the first that covers no marker and no text.
 void name_where_free(Panel& panel, const Segment& line, const std::vector<std::string>& texts) {
@@ -168,7 +160,7 @@ NamedRoofs add_ceilings(Panel& panel, const PanelRoof& roof) {
       if (const auto line = diagonal_of(c, roof, panel.plot)) panel.roofs.push_back({*line, "", true});
       continue;
     }
-    if (has_fused_twin(c, roof.group)) continue;
+    if (roof.group.has_fused_twin(c)) continue;
     const bool is_strong = std::find(strong.begin(), strong.end(), &c) != strong.end();
     const double from = steepest > 0 ? c.limit.value / steepest : std::pow(10, roof.scale.x.lo - 1);
     RoofLine line = {
@@ -246,7 +238,7 @@ void name_ceilings_inside(Panel& panel, const NamedRoofs& named) {
 double margin_of(const RoofGroup& group) {
   double widest = 0;
   for (const Ceiling& c : group.roofs) {
-    if (!c.is_bandwidth() && !has_fused_twin(c, group)) {
+    if (!c.is_bandwidth() && !group.has_fused_twin(c)) {
       widest = std::max(widest, text_width(ceiling_text(c, group), kFonts.roof));
     }
   }

@@ -205,9 +205,6 @@ std::string value_text(const Ceiling& c) {
 }
 
 json roof_json(const Ceiling& c, const RoofGroup& group) {
-  const bool has_fused_twin = std::any_of(group.roofs.begin(), group.roofs.end(), [&](const Ceiling& other) {
-    return !other.is_bandwidth() && other.dtype == c.dtype && other.isa == c.isa + " fma";
-  });
   json roof{{"name", c.name},   {"value", c.limit.value}, {"q1", c.limit.q1},
             {"q3", c.limit.q3}, {"text", value_text(c)},  {"bandwidth", c.is_bandwidth()}};
   if (c.limit.low && c.limit.high) {
@@ -222,7 +219,7 @@ json roof_json(const Ceiling& c, const RoofGroup& group) {
   } else {
     roof["isa"] = c.isa;
     roof["dtype"] = c.dtype;
-    roof["minor"] = has_fused_twin;  // hidden until the reader asks for it
+    roof["minor"] = group.has_fused_twin(c);  // hidden until the reader asks for it
   }
   return roof;
 }

@@ -138,6 +138,12 @@ std::vector<RoofGroup> groups_without_rows(const Studies& studies) {
 
 }  // namespace
 
+bool RoofGroup::has_fused_twin(const Ceiling& roof) const {
+  return std::any_of(roofs.begin(), roofs.end(), [&](const Ceiling& other) {
+    return !other.is_bandwidth() && other.dtype == roof.dtype && other.isa == roof.isa + " fma";
+  });
+}
+
 double RoofGroup::best_compute() const { return best(roofs, false); }
 double RoofGroup::best_bandwidth() const { return best(roofs, true); }
 

@@ -23,6 +23,9 @@ struct RoofGroup {
   std::vector<size_t> measurements{};  // the rows that can be drawn
 
   bool has_roofs() const { return !roofs.empty(); }
+  // Whether the same vectors have a higher roof with fused multiply-adds. The page shows this one where it is asked
+  // for; on paper it would be clutter.
+  bool has_fused_twin(const Ceiling& roof) const;
   double best_compute() const;    // FLOP/s; 0: none
   double best_bandwidth() const;  // B/s; 0: none
 };

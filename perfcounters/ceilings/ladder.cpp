@@ -64,12 +64,12 @@ double least_of_level(const Ceiling& near, const Ceiling& far, const std::vector
   return is_best_of_level(near, ceilings) && is_best_of_level(far, ceilings) ? kTolerance : 0;
 }
 
-std::string label(const Ceiling& ceiling) {
+}  // namespace
+
+std::string name_with_threads(const Ceiling& ceiling) {
   if (ceiling.threads == 0) return ceiling.name;
   return fmt::format("{}, {} thread{}", ceiling.name, ceiling.threads, ceiling.threads == 1 ? "" : "s");
 }
-
-}  // namespace
 
 void add_round(std::vector<Ceiling>& ceilings, const std::vector<Ceiling>& again) {
   const auto low_of = [](const Ceiling& one) { return one.limit.low.value_or(one.limit.value); };
@@ -107,7 +107,7 @@ std::vector<Contradiction> contradictions(const std::vector<Ceiling>& ceilings) 
     }
     if (worst != nullptr)
       found.push_back({i, fmt::format("it is {:.0f} % below {}, which can't be",
-                                      100 * (1 - one.limit.value / worst->limit.value), label(*worst))});
+                                      100 * (1 - one.limit.value / worst->limit.value), name_with_threads(*worst))});
   }
   return found;
 }

@@ -12,6 +12,9 @@
 
 namespace gable::perf {
 
+/// "avx2 fma f32, 2 threads"; without threads the name alone.
+std::string name_with_threads(const Ceiling& ceiling);
+
 /// Adds another round of the same ceilings. Each keeps the higher value, since other programs can only lower it, and
 /// the range of its rounds. Ceilings that `again` lacks are unchanged. Formulas are those of the first round.
 void add_round(std::vector<Ceiling>& ceilings, const std::vector<Ceiling>& again);

@@ -5,21 +5,12 @@
 #       -P install_test.cmake
 cmake_minimum_required(VERSION 3.25)
 
-# step(what program arguments…): runs it with a bare environment; `output` is what it printed.
-macro(step what)
-  execute_process(COMMAND env -i HOME=${WORK} PATH=$ENV{PATH} ${extra_environment} ${ARGN}
-    RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "${what} failed (${status}):\n${output}")
-  endif()
-endmacro()
+include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
-function(expect text where)
-  string(FIND "${where}" "${text}" at)
-  if(at EQUAL -1)
-    message(FATAL_ERROR "'${text}' is missing in:\n${where}")
-  endif()
-endfunction()
+# step(what program arguments…): with a bare environment.
+macro(step what)
+  run_step("${what}" env -i HOME=${WORK} PATH=$ENV{PATH} ${extra_environment} ${ARGN})
+endmacro()
 
 # Each plugin of the list finds libgable of its own tree.
 function(expect_libgable library)

@@ -4,21 +4,13 @@
 #       -P subproject_test.cmake
 cmake_minimum_required(VERSION 3.25)
 
-# step(what program arguments…): `output` is what it printed.
-macro(step what)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=CMAKE_BUILD_TYPE --unset=GABLE_DEVICE
-    GABLE_BACKEND_PATH=${WORK}/plugins ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "${what} failed (${status}):\n${output}")
-  endif()
-endmacro()
+include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
-function(expect text where)
-  string(FIND "${where}" "${text}" at)
-  if(at EQUAL -1)
-    message(FATAL_ERROR "'${text}' is missing in:\n${where}")
-  endif()
-endfunction()
+# step(what program arguments…): without variables that would change what is built, and with plugins of its own.
+macro(step what)
+  run_step("${what}" ${CMAKE_COMMAND} -E env --unset=CMAKE_BUILD_TYPE --unset=GABLE_DEVICE
+    GABLE_BACKEND_PATH=${WORK}/plugins ${ARGN})
+endmacro()
 
 # Without optimisation and for one instruction set: seconds, where all of Highway's targets take minutes.
 set(options -G Ninja -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D GABLE_CUDA=OFF
