@@ -65,11 +65,11 @@ fs::path target_of(const std::string& path) {
   for (int links = 0; fs::is_symlink(fs::symlink_status(name, error)); ++links) {
     if (links == kMaxLinks) fail(path, std::strerror(ELOOP));
     const fs::path to = fs::read_symlink(name, error);
-    if (error) fail(path, error.message());
+    if (error) fail(path, error.message(), code_of(error));
     name = name.parent_path() / to;  // `to` alone if it is absolute
   }
   const fs::path target = fs::weakly_canonical(name, error);
-  if (error) fail(path, error.message());
+  if (error) fail(path, error.message(), code_of(error));
   return target;
 }
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -21,10 +22,32 @@
 #include "bench/common/files.h"
 #include "bench/record/schema.h"
 #include "tests/bench/hostile.h"
+#include "tests/tools/allocation_counter.h"
 
 using namespace gable;
 using namespace gable::bench;
 using namespace gable::hostile;
+
+TEST_CASE("no name of an output file is called wrong where memory runs out") {
+  if (!conformance::can_count_allocations()) return;
+  const Folder folder;
+  const std::string path = folder.file("study.json");
+  long nth = 0;
+  for (bool failed = true; failed; ++nth) {
+    conformance::fail_allocation(nth);
+    ErrorCode code = ErrorCode::out_of_memory;
+    try {
+      check_writable(path);
+    } catch (const Error& error) {
+      code = error.code();
+    } catch (const std::bad_alloc&) {
+    }
+    failed = conformance::allocation_failed();
+    CAPTURE(nth);
+    CHECK(code != ErrorCode::invalid_argument);
+  }
+  CHECK(nth > 5);
+}
 
 TEST_CASE("what can't be written to standard output is said, with exit code 4, and the record is not lost with it") {
   const Folder folder;
