@@ -65,7 +65,9 @@ TEST_CASE("schema: a violation names its place, its value and what is expected")
 }
 
 TEST_CASE("schema: a wrong type anywhere is a violation, never a crash") {
-  const json good = samples::gpu_study();
+  json good = samples::gpu_study();
+  json& rows = good["measurements"];
+  rows.erase(rows.begin() + 4, rows.end());  // only the first one becomes wrong, and each page of more takes its time
   const json flat = good.flatten();
   const std::vector<json> wrong = {nullptr, true, -1, 1e300, "x", json::array(), json::object()};
   size_t tried = 0;
