@@ -256,7 +256,8 @@ class Findings {
     const double per_cycle = w.instructions / (own() * e_.clock_hz);
     if (per_cycle > kFlowing) {
       add("instructions",
-          fmt::format("{:.2f} instructions a cycle, which nothing holds up: their number takes the time", per_cycle),
+          fmt::format("{:.2f} instructions a cycle: their number takes the time{}", per_cycle,
+                      e_.ceilings.flops > 0 ? "" : ", unless memory or arithmetic is near its peak (--ceilings)"),
           {"wider vectors: -O3 " + std::string(kWide), "fewer of them: unrolling, an algorithm with less work"});
       return;
     }
