@@ -209,8 +209,7 @@ class OnednnDevice final : public DeviceImpl {
 
   std::optional<double> predicted_seconds(const Op& op) const override {
     const double reorder = reorders_a_large_result(op) ? kLargeReorder : 1;
-    return reorder * slowness_without_brgemm(op) *
-               modelled_host_seconds(op, threads_, shape_fits()) +
+    return reorder * slowness_without_brgemm(op) * modelled_host_seconds(op, threads_, shape_fits()) +
            lines_between_threads(op, threads_);
   }
 
