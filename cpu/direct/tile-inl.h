@@ -294,6 +294,7 @@ struct Tile {
 
   /// Steps that share a jump: four or two, if the registers hold their weights beside the accumulators and an input.
   static constexpr int steps_of_jump() {
+    if (!kFastCopies) return 1;
     const auto fits = [](int steps) { return (kAll + steps) * kVectors < kVectorRegisters; };
     return fits(4) ? 4 : fits(2) ? 2 : 1;
   }
@@ -344,22 +345,25 @@ struct Tile {
     const std::int64_t right = call.taps.right;
     const std::int64_t kernel_w = call.weights.kernel_w;
     const std::int64_t prefetch_taps = call.prefetch.prefetch_taps;
-    const bool several = call.taps.several;
-    if (several) {
+    // Taps that skip any number of pixels by a jump also skip one.
+    const bool jumps = call.taps.several || !kFastCopies;
+    if (jumps) {
       left_taps(call, x, lanes, w, acc);
-    } else if (left > 0) {
-      accumulate<kWithoutFirst>(call, {x, step, kw, left, lanes, prefetch_taps, distance, distance}, w, acc);
+    } else if constexpr (kFastCopies) {
+      if (left > 0)
+        accumulate<kWithoutFirst>(call, {x, step, kw, left, lanes, prefetch_taps, distance, distance}, w, acc);
     }
     const bool one_run = kw == lanes * step && left == 0 && right == kernel_w;
     const Runs whole =
         one_run ? Runs{x, step, 0, 1, lanes * kernel_w, 1, distance, distance}
                 : Runs{x + left * kw, step, kw, right - left, lanes, prefetch_taps - left, distance, distance};
     accumulate<kWhole>(call, whole, w, acc);
-    if (several) {
+    if (jumps) {
       right_taps(call, x, lanes, w, acc);
-    } else if (right < kernel_w) {
-      accumulate<kWithoutLast>(call, {x + right * kw, step, kw, kernel_w - right, lanes, 0, distance, distance}, w,
-                               acc);
+    } else if constexpr (kFastCopies) {
+      if (right < kernel_w)
+        accumulate<kWithoutLast>(call, {x + right * kw, step, kw, kernel_w - right, lanes, 0, distance, distance}, w,
+                                 acc);
     }
   }
 
@@ -515,14 +519,23 @@ struct Tile {
   static HWY_NOINLINE void run_taps(const TileCall& call) {
     V acc[kAll][kVectors];
     start(call, acc);
-    if (!kFastCopies || prefetches_output(call) || prefetches_weights(call)) {
-      reduce_taps<true>(call, acc);
+    if constexpr (kFastCopies) {
+      if (prefetches_output(call) || prefetches_weights(call)) {
+        reduce_taps<true>(call, acc);
+      } else {
+        reduce_taps<false>(call, acc);
+      }
     } else {
-      reduce_taps<false>(call, acc);
+      reduce_taps<true>(call, acc);
     }
     end(call, acc);
   }
-  static void run(const TileCall& call) { single_tap(call) ? run_single_tap(call) : run_taps(call); }
+  static void run(const TileCall& call) {
+    if constexpr (kFastCopies) {
+      if (single_tap(call)) return run_single_tap(call);
+    }
+    run_taps(call);
+  }
 };
 
 /// Fills table[vectors][pixels] for pixels = kPixels, kPixels - 1, …

@@ -585,6 +585,8 @@ TEST_CASE("conv2d's register tile: padding taps skip the first and the last pixe
       TileCall call = edges.call();
       call.taps.left = 1;
       call.taps.right = 2;
+      call.taps.first_column = -1;
+      call.taps.columns = pixels;
       tile(call);
       TileSample later(pixels, 3, kernels.lanes);
       call = later.call();
