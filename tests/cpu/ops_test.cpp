@@ -32,20 +32,16 @@ void check_matmul(const MatmulProblem& p, const Target& target, int threads, std
   plan.pack(b.data(), dense_strides(p), packed.data());
   GuardedOutput c(p.dtype, p.m * p.n);
   plan.run(a.data(), packed.data(), static_cast<const float*>(bias.data()), c.data());
+  const std::vector<double> rows = channels_last(a, p.k, 1), columns = channels_last(b, p.k, p.n);
   std::size_t wrong = 0;
   for (std::int64_t row = 0; row < p.m; ++row) {
     for (std::int64_t column = 0; column < p.n; ++column) {
-      double sum = p.bias ? static_cast<double>(bias.at(static_cast<std::size_t>(column))) : 0.0;
-      double magnitude = std::abs(sum);
-      for (std::int64_t i = 0; i < p.k; ++i) {
-        const double product = static_cast<double>(a.at(static_cast<std::size_t>(row * p.k + i))) *
-                               static_cast<double>(b.at(static_cast<std::size_t>(i * p.n + column)));
-        sum += product;
-        magnitude += std::abs(product);
-      }
-      if (p.activation == Activation::relu) sum = std::max(sum, 0.0);
+      const double first = p.bias ? static_cast<double>(bias.at(static_cast<std::size_t>(column))) : 0.0;
+      ProductSums sums{first, std::abs(first)};
+      add_products(rows.data() + row * p.k, columns.data() + column * p.k, p.k, sums);
+      const double sum = p.activation == Activation::relu ? std::max(sums.sum, 0.0) : sums.sum;
       const double tolerance =
-          4.0 * std::sqrt(static_cast<double>(p.k + 1)) * std::ldexp(magnitude, -24) + rounding(p.dtype, sum);
+          4.0 * std::sqrt(static_cast<double>(p.k + 1)) * std::ldexp(sums.magnitude, -24) + rounding(p.dtype, sum);
       const double value = c.at(static_cast<std::size_t>(row * p.n + column));
       if (!(std::abs(value - sum) <= tolerance)) ++wrong;
     }
@@ -412,29 +408,37 @@ TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligne
       std::mt19937 random(29);
       return random_elements(type, count, random);
     }();
+    const auto doubled = [&](Activation activation) {
+      Elements sums(type, x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const float sum = 2 * x.at(i);
+        sums.set(i, activation == Activation::relu ? relu_of(sum) : sum);
+      }
+      return sums;
+    };
+    const Elements sums = doubled(Activation::none), positive = doubled(Activation::relu);
     const auto floats = static_cast<std::size_t>(count * bytes / 4 + 32);
     const AlignedFloats to(floats, floats);
     for (const Target* target : supported_targets()) {
       for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
         INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
         char* y = reinterpret_cast<char*>(to.data()) + offset;
-        const auto wrong = [&](float times, Activation activation = Activation::none) {
-          std::size_t found = 0;
-          for (std::int64_t i = 0; i < count; ++i) {
-            const float value = times * x.at(static_cast<std::size_t>(i));
-            found += element_as_f32(y, type, i) != (activation == Activation::relu ? relu_of(value) : value);
-          }
+        const auto wrong = [&](const Elements& expected) {
+          if (std::memcmp(y, expected.data(), expected.bytes.size()) == 0) return std::size_t{0};
+          std::size_t found = 0;  // a zero may have either sign
+          for (std::size_t i = 0; i < expected.size(); ++i)
+            found += element_as_f32(y, type, static_cast<std::int64_t>(i)) != expected.at(i);
           return found;
         };
         std::fill_n(to.data(), to.size(), -7.0f);
         add({count, type}, x.data(), x.data(), y, *target, 2);
-        CHECK(wrong(2.0f) == 0);
+        CHECK(wrong(sums) == 0);
         std::fill_n(to.data(), to.size(), -7.0f);
         add({count, type, Activation::relu}, x.data(), x.data(), y, *target, 2);
-        CHECK(wrong(2.0f, Activation::relu) == 0);
+        CHECK(wrong(positive) == 0);
         std::fill_n(to.data(), to.size(), -7.0f);
         MaxPoolPlan(pool, *target, 2).run(x.data(), y);
-        CHECK(wrong(1.0f) == 0);
+        CHECK(wrong(x) == 0);
       }
     }
   }

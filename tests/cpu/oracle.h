@@ -119,24 +119,34 @@ struct ProductSums {
 };
 
 /// Adds `count` products of x and w. A build with sanitizers would spend most of its time here, so the addresses are
-/// not checked: the oracle's arrays are its own. Vectors of the compiler's, because it keeps the order of a sum.
+/// not checked: the oracle's arrays are its own. Vectors of the compiler's, because it keeps the order of a sum;
+/// several of them, since one sum would wait for each addition.
 __attribute__((no_sanitize("address", "undefined"))) inline void add_products(const double* x, const double* w,
                                                                               std::int64_t count, ProductSums& to) {
   using Two = double __attribute__((vector_size(2 * sizeof(double))));
-  Two sums{}, magnitudes{};
+  using Bits = std::int64_t __attribute__((vector_size(2 * sizeof(double))));
+  constexpr int kSums = 4;
+  constexpr std::int64_t kAllButSign = std::numeric_limits<std::int64_t>::max();
+  Two sums[kSums]{}, magnitudes[kSums]{};
   std::int64_t i = 0;
-  for (; i + 2 <= count; i += 2) {
-    const Two product = Two{x[i], x[i + 1]} * Two{w[i], w[i + 1]};
-    sums += product;
-    magnitudes += product < 0.0 ? -product : product;
+  for (; i + 2 * kSums <= count; i += 2 * kSums) {
+#pragma GCC unroll 4
+    for (int of = 0; of < kSums; ++of) {
+      const std::int64_t at = i + 2 * of;
+      const Two product = Two{x[at], x[at + 1]} * Two{w[at], w[at + 1]};
+      sums[of] += product;
+      magnitudes[of] += reinterpret_cast<Two>(reinterpret_cast<Bits>(product) & kAllButSign);
+    }
   }
-  if (i < count) {
-    const Two product{x[i] * w[i], 0.0};
-    sums += product;
-    magnitudes += product < 0.0 ? -product : product;
+  const Two sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  const Two magnitude = (magnitudes[0] + magnitudes[1]) + (magnitudes[2] + magnitudes[3]);
+  to.sum += sum[0] + sum[1];
+  to.magnitude += magnitude[0] + magnitude[1];
+  for (; i < count; ++i) {
+    const double product = x[i] * w[i];
+    to.sum += product;
+    to.magnitude += product < 0.0 ? -product : product;
   }
-  to.sum += sums[0] + sums[1];
-  to.magnitude += magnitudes[0] + magnitudes[1];
 }
 
 /// Elements [outer][channels][pixels] as f64 [outer][pixels][channels], so that the channels are neighbours.
