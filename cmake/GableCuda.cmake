@@ -11,6 +11,7 @@ set(GABLE_CUDA_ARCHITECTURES ${gable_every_generation} CACHE STRING "GPU archite
 if(NOT GABLE_CUDA_ARCHITECTURES STREQUAL "native")
   set(CMAKE_CUDA_ARCHITECTURES ${GABLE_CUDA_ARCHITECTURES})
 endif()
+set(GABLE_CUDA_KERNELS_FROM "" CACHE PATH "Build folder of this source tree whose compiled CUDA kernels are taken")
 include(CheckLanguage)
 include(GableNativeCuda)
 if(NOT CMAKE_CUDA_HOST_COMPILER)
