@@ -1,4 +1,5 @@
-// The table of the register tiles (depthwise_tile.h), compiled once for each target.
+// The table of the register tiles (depthwise_tile.h), compiled once for each target. depthwise_row_tile.cpp compiles
+// the row tiles, since one file would take longer than most others of a build with many processors.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_tile.h"
@@ -9,29 +10,12 @@
 #include <hwy/highway.h>
 
 #include "cpu/common/core.h"
-#include "cpu/depthwise/depthwise_row_tile-inl.h"
 #include "cpu/depthwise/depthwise_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR
-template <DType kType, int kStride, bool kShifts, int kOutputs>
-void fill_row_tiles(DepthwiseTiles& made) {
-  made.row_tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] =
-      &DepthwiseRowTile<kType, kOutputs, kStride, kShifts>::run;
-  if constexpr (kOutputs > 1) fill_row_tiles<kType, kStride, kShifts, kOutputs - 1>(made);
-}
-template <DType kType, bool kShifts = false>
-void fill_row_strides(DepthwiseTiles& made) {
-  fill_row_tiles<kType, 1, kShifts, kShortRowOutputs>(made);
-  fill_row_tiles<kType, 2, kShifts, kLongRowOutputs>(made);
-  made.long_row_outputs = kLongRowOutputs;
-}
-#else
-template <DType kType, bool kShifts = false>
-void fill_row_strides(DepthwiseTiles&) {}
-#endif
+void fill_row_tiles(DepthwiseTiles& made);  // depthwise_row_tile.cpp
 
 template <DType kStoredType, int kStride, int kOutputs = kMaxTileOutputs>
 void fill_narrowing(DepthwiseTiles& made) {
@@ -67,16 +51,11 @@ const DepthwiseTiles& depthwise_tiles_here() {
     fill_narrowing_strides<DType::f32>(made);
     fill_narrowing_strides<DType::f16>(made);
     fill_narrowing_strides<DType::bf16>(made);
-    fill_row_strides<DType::f32>(made);
-    fill_row_strides<DType::f16>(made);
-    fill_row_strides<DType::bf16>(made);
+    fill_row_tiles(made);
     made.pairs = takes_pairs(DType::bf16);
 #if HWY_TARGET == HWY_AVX3
     made.parts = true;
-    if (widens_by_shifts()) {
-      fill_strides<DType::bf16, true>(made);
-      fill_row_strides<DType::bf16, true>(made);
-    }
+    if (widens_by_shifts()) fill_strides<DType::bf16, true>(made);
 #endif
     return made;
   }();

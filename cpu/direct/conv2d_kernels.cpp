@@ -1,4 +1,5 @@
-// Compiles the convolution's register tiles once a target and hands out their tables.
+// Compiles the convolution's register tiles once a target and hands out their tables. conv2d_other_tiles.cpp compiles
+// some of them, since one file would take longer than all others of a build with many processors.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/direct/conv2d_kernels.h"
@@ -14,16 +15,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
+void fill_other_tiles(Conv2dKernels& kernels);  // conv2d_other_tiles.cpp
+
 Conv2dKernels make_conv2d_kernels() {
   Conv2dKernels kernels{};
   kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
   kernels.least_lanes = HWY_TARGET == HWY_AVX3 && splits_512_bits() ? kernels.lanes / 2 : kernels.lanes;
   kernels.max_pixels = kTilePixels;
-  kernels.max_narrow_pixels = kNarrowTilePixels;
-  kernels.max_image_pair_pixels = kImagePairPixels;
   fill_tiles<1, kTilePixels>(kernels.tile);
-  fill_narrow_tiles<kNarrowTilePixels>(kernels.tile);
-  fill_tiles<2, kImagePairPixels>(kernels.image_pair);
+  fill_other_tiles(kernels);
   return kernels;
 }
 
