@@ -221,8 +221,10 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
   const double waves = static_cast<double>(ceil_div(g.grid.items, workers));
   const double steps =
       g.steps.parts > 1 ? g.steps.of_greatest_share() : g.steps.per_item() / static_cast<double>(g.steps.split);
-  const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) *
-                          costs.products.factor(g.tile.pixels, residents == 1 && (f32 || !g.grid.one_item));
+  const bool one_pixel_tile = g.grid.items == g.grid.channel_tiles;
+  const bool alone = residents == 1 && (f32 || !g.grid.one_item || one_pixel_tile);
+  const double products =
+      steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels, alone);
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
   constexpr double kPortBytes = 119;          // a cycle, of boxes that serve one step
   constexpr double kOddPixelOfAllTaps = 7.4;  // the least cycles of a pixel of a box for all taps
@@ -233,7 +235,9 @@ bool estimate_wgmma(const Conv2dProblem& p, int multiprocessors, double limit, W
   const double bytes = loaded.weights + loaded.pixels * (in_two_lines && g.tile.by_tap ? 2 : 1);
   const double box =
       std::max(costs.boxes.of(residents), in_two_lines && !g.tile.by_tap ? g.box.pixels() * kOddPixelOfAllTaps : 0);
-  const double main = std::max({products, bytes / costs.bandwidth.l2, port, boxes * box});
+  constexpr double kUnsharedWeights = 40;  // bytes a cycle, of weights that no other block reads
+  const double unshared = one_tap && one_pixel_tile ? loaded.weights / kUnsharedWeights : 0;
+  const double main = std::max({products, bytes / costs.bandwidth.l2, port, boxes * box, unshared});
   const double epilogue = costs.epilogue.of_chunk(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
   const double both = main + epilogue + costs.consumers.between_items;
   const double sent =  // by a consumer
