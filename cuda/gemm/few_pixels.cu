@@ -1,5 +1,6 @@
 // See few_pixels.h. Weights lie as [output channel][input channel], padded with zeros to whole 16 bytes. A step of a
-// warp: 32 x 16 bytes of weights and of each pixel, and 4 or 8 multiply-adds a lane for each pixel.
+// warp: 32 x 16 bytes of weights and of each pixel, and 4 or 8 multiply-adds a lane for each pixel. Two or all four
+// warps of a block share an output channel where rows are long and channels few.
 #include "cuda/gemm/few_pixels.h"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ template <typename T>
 struct FewPixelsArguments {
   int c, padded_c, k, pixels;
   int load_bytes;  // the widest access that divides a pixel's channels: 16, 8, 4 or 2
+  int share_bits;  // 2^share_bits warps share an output channel
   Activation activation;
   const T *x, *packed;
   const float* bias;  // null: none
@@ -77,13 +79,17 @@ constexpr int steps_together(int pixels) { return pixels <= 2 ? 4 : pixels == 4 
 template <typename T, int pixels>
 __global__ void __launch_bounds__(kThreads) few_pixels_kernel(__grid_constant__ const FewPixelsArguments<T> a) {
   constexpr int kTogether = steps_together(pixels);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int channel = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+  __shared__ float shares[kWarps][pixels];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int sharing = 1 << a.share_bits, share = warp & (sharing - 1);
+  const int channel = static_cast<int>(blockIdx.x) * (kWarps >> a.share_bits) + (warp >> a.share_bits);
   wait_for_previous_kernel();
-  if (channel >= a.k) return;
+  // Warps that share a channel have it or leave together.
+  const int end = channel < a.k ? a.c : 0;
   const T* const weights = a.packed + static_cast<std::int64_t>(channel) * a.padded_c;
   float sums[pixels] = {};
-  for (int first = lane * kElements<T>; first < a.c; first += kTogether * 32 * kElements<T>) {
+  constexpr int kStep = kTogether * 32 * kElements<T>;
+  for (int first = share * kStep + lane * kElements<T>; first < end; first += sharing * kStep) {
     Vector<T> w[kTogether], x[kTogether][pixels];
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -108,6 +114,19 @@ __global__ void __launch_bounds__(kThreads) few_pixels_kernel(__grid_constant__ 
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) sums[p] += __shfl_xor_sync(0xffffffffu, sums[p], step);
   }
+  if (sharing > 1) {
+    if (lane == 0) {
+#pragma unroll
+      for (int p = 0; p < pixels; ++p) shares[warp][p] = sums[p];
+    }
+    __syncthreads();
+    if (share != 0) return;
+#pragma unroll
+    for (int p = 0; p < pixels; ++p) {
+      for (int i = 1; i < sharing; ++i) sums[p] += shares[warp + i][p];
+    }
+  }
+  if (channel >= a.k) return;
   const float bias = a.bias != nullptr ? __ldg(a.bias + channel) : 0.0f;
 #pragma unroll
   for (int p = 0; p < pixels; ++p) {
@@ -144,23 +163,62 @@ PackedOrder order_of(const Conv2dProblem& p) {
   return order;
 }
 
+/// With 2^share_bits warps for a channel.
+double seconds_of(const Conv2dProblem& p, int share_bits, const cudaDeviceProp& device) {
+  // Fitted to 220 layers on an H200; on 110 others it errs by 23 % (root mean square), and the kernel of the least
+  // estimate takes 1.03 of the fastest. All warps ask for the same few lines of pixels.
+  constexpr double kLaunch = 0.81e-6, kStep = 0.32e-6, kPiece = 0.045e-6, kWave = 0.21e-6, kRequest = 0.3e-9;
+  constexpr double kWeightBytes = 11e12, kPixelBytes = 5.8e12, kOverlap = 1.1;  // bytes a second
+  constexpr double kShare = 0.1e-6, kOverlapOfShares = 0.85;  // to add up the warps' sums; by 20 layers
+  constexpr std::int64_t kLineBytes = 128;
+  const int compiled = compiled_pixels(pixels_of(p));
+  const std::int64_t row = p.c * element_bytes(p);
+  const double pieces = compiled * kVectorBytes / static_cast<double>(load_bytes_of(p));
+  const double requests = static_cast<double>(p.k * ceil_div(row, kLineBytes)) * pieces;
+  const double crowding = kRequest * requests / static_cast<double>(ceil_div(pixels_of(p) * row, kLineBytes));
+  const std::int64_t together = std::int64_t{steps_together(compiled)} * 32 * kVectorBytes << share_bits;
+  const double latency = static_cast<double>(ceil_div(row, together)) * (kStep + kPiece * pieces);
+  const double moving = static_cast<double>(p.k * row) * (1 / kWeightBytes + compiled / kPixelBytes);
+  const auto waves = static_cast<double>(ceil_div(ceil_div(p.k, kWarps >> share_bits), device.multiProcessorCount));
+  const double sum = std::pow(crowding, kOverlap) + std::pow(latency, kOverlap) + std::pow(moving, kOverlap);
+  const double alone = std::pow(sum, 1 / kOverlap);
+  return kLaunch + kWave * waves + (share_bits > 0 ? kShare + kOverlapOfShares * alone : alone);
+}
+
+/// How many warps share an output channel, by the least estimate.
+struct Shares {
+  int bits = 0;
+  double seconds = 0;
+};
+
+Shares choose_shares(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  Shares best{.seconds = seconds_of(p, 0, device)};
+  for (int bits = 1; (1 << bits) <= kWarps; ++bits) {
+    const double seconds = seconds_of(p, bits, device);
+    if (seconds < best.seconds) best = {bits, seconds};
+  }
+  return best;
+}
+
 class FewPixelsPlan final : public PackedOrderPlan {
  public:
   FewPixelsPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
       : PackedOrderPlan(problem, order_of(problem)),
         load_bytes_(load_bytes_of(problem)),
+        share_bits_(choose_shares(problem, device).bits),
         overlaps_(device.major >= 9) {}
 
   Conv2dDescription description() const override {
     return {.kernel = "few_pixels",
-            .tile = std::to_string(pixels_of(problem())) + " pixels x 1 channel a warp",
+            .tile = std::to_string(pixels_of(problem())) + " pixels x 1 channel " +
+                    (share_bits_ == 0 ? "a warp" : "of " + std::to_string(1 << share_bits_) + " warps"),
             .staging = "from memory to registers, pixels in loads of " + std::to_string(load_bytes_) + " bytes",
             .fusion = "bias and activation on the sums in registers"};
   }
   void run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const override;
 
  private:
-  int load_bytes_;
+  int load_bytes_, share_bits_;
   bool overlaps_;
 };
 
@@ -169,8 +227,9 @@ void FewPixelsPlan::run(const void* x, const void* packed, const float* bias, vo
   const Conv2dProblem& p = problem();
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
   const int compiled = compiled_pixels(pixels_of(p));
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(ceil_div(p.k, kWarps))), .threads = kThreads, .overlaps = overlaps_};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.k, kWarps >> share_bits_))),
+                          .threads = kThreads,
+                          .overlaps = overlaps_};
   with_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const FewPixelsArguments<T> a{.c = i(p.c),
@@ -178,6 +237,7 @@ void FewPixelsPlan::run(const void* x, const void* packed, const float* bias, vo
                                   .k = i(p.k),
                                   .pixels = i(pixels_of(p)),
                                   .load_bytes = load_bytes_,
+                                  .share_bits = share_bits_,
                                   .activation = p.activation,
                                   .x = static_cast<const T*>(x),
                                   .packed = static_cast<const T*>(packed),
@@ -207,22 +267,7 @@ std::string FewPixels::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
 }
 
 double FewPixels::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  // Fitted to 220 layers on an H200; on 110 others it errs by 23 % (root mean square), and the kernel of the least
-  // estimate takes 1.03 of the fastest. All warps ask for the same few lines of pixels.
-  constexpr double kLaunch = 0.81e-6, kStep = 0.32e-6, kPiece = 0.045e-6, kWave = 0.21e-6, kRequest = 0.3e-9;
-  constexpr double kWeightBytes = 11e12, kPixelBytes = 5.8e12, kOverlap = 1.1;  // bytes a second
-  constexpr std::int64_t kLineBytes = 128;
-  const int compiled = compiled_pixels(pixels_of(p));
-  const std::int64_t row = p.c * element_bytes(p);
-  const double pieces = compiled * kVectorBytes / static_cast<double>(load_bytes_of(p));
-  const double requests = static_cast<double>(p.k * ceil_div(row, kLineBytes)) * pieces;
-  const double crowding = kRequest * requests / static_cast<double>(ceil_div(pixels_of(p) * row, kLineBytes));
-  const std::int64_t together = std::int64_t{steps_together(compiled)} * 32 * kVectorBytes;
-  const double latency = static_cast<double>(ceil_div(row, together)) * (kStep + kPiece * pieces);
-  const double moving = static_cast<double>(p.k * row) * (1 / kWeightBytes + compiled / kPixelBytes);
-  const auto waves = static_cast<double>(ceil_div(ceil_div(p.k, kWarps), device.multiProcessorCount));
-  const double sum = std::pow(crowding, kOverlap) + std::pow(latency, kOverlap) + std::pow(moving, kOverlap);
-  return kLaunch + kWave * waves + std::pow(sum, 1 / kOverlap);
+  return choose_shares(p, device).seconds;
 }
 
 std::unique_ptr<Conv2dPlan> FewPixels::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {

@@ -304,6 +304,11 @@ TEST_CASE("few_pixels computes each of its numbers of pixels, widths of loads an
       }
     }
     check(device, nhwc({1, 130, 2, 3}, {5, 130, 1, 1}, dtype, math));
+    for (const std::int64_t pixels : {1, 2, 5}) {  // four warps share an output channel
+      const Conv2d shared = nhwc({pixels, 16391, 1, 1}, {37, 16391, 1, 1}, dtype, math);
+      CHECK(contains(device.plan(shared).explain(), "1 channel of 4 warps"));
+      check(device, shared);
+    }
     Conv2d planes = nhwc({2, 70, 1, 1}, {9, 70, 1, 1}, dtype, math);
     planes.layout = Layout::nchw;
     planes.epilogue = {.activation = Activation::tanh};
