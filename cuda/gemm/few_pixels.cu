@@ -185,7 +185,7 @@ double seconds_of(const Conv2dProblem& p, int share_bits, const cudaDeviceProp& 
   return kLaunch + kWave * waves + (share_bits > 0 ? kShare + kOverlapOfShares * alone : alone);
 }
 
-/// How many warps share an output channel, by the least estimate.
+/// How many warps share an output channel, by the least estimate. Each has a step at least: short rows were slower.
 struct Shares {
   int bits = 0;
   double seconds = 0;
@@ -193,7 +193,8 @@ struct Shares {
 
 Shares choose_shares(const Conv2dProblem& p, const cudaDeviceProp& device) {
   Shares best{.seconds = seconds_of(p, 0, device)};
-  for (int bits = 1; (1 << bits) <= kWarps; ++bits) {
+  const std::int64_t step = std::int64_t{steps_together(compiled_pixels(pixels_of(p)))} * 32 * kVectorBytes;
+  for (int bits = 1; (1 << bits) <= kWarps && p.c * element_bytes(p) >= step << bits; ++bits) {
     const double seconds = seconds_of(p, bits, device);
     if (seconds < best.seconds) best = {bits, seconds};
   }
