@@ -9,6 +9,7 @@
 #include "cuda/common/packed_weights.h"
 #include "cuda/gemm/mma_epilogue.cuh"
 #include "cuda/gemm/mma_tile.cuh"
+#include "cuda/wgmma/planes.h"
 
 namespace gable::cuda {
 namespace {
@@ -564,10 +565,16 @@ std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDevicePro
 }
 
 double PointwisePlanes::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  return choose_planes(problem, device).seconds;
+  const double seconds = choose_planes(problem, device).seconds;
+  return WgmmaPlanes::takes(problem, device) ? std::min(seconds, WgmmaPlanes::choose(problem, device).seconds)
+                                             : seconds;
 }
 
 std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  if (WgmmaPlanes::takes(problem, device)) {
+    const WgmmaPlanesChoice choice = WgmmaPlanes::choose(problem, device);
+    if (choice.seconds < choose_planes(problem, device).seconds) return WgmmaPlanes::make(problem, device, choice);
+  }
   return make(problem, device, {});
 }
 

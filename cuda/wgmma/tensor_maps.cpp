@@ -143,6 +143,12 @@ CUtensorMap wgmma_output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   return make_map(p.dtype, y, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
 }
 
+CUtensorMap planes_map(DType type, const MapPlanes& planes, const PlanesBox& box, const char* which) {
+  return make_map(type, MapTensor(type, planes.plane, planes.channels, planes.n, 1),
+                  {static_cast<cuuint32_t>(box.pixels), static_cast<cuuint32_t>(box.channels), 1, 1}, {1, 1, 1, 1},
+                  which);
+}
+
 void set_map_address(CUtensorMap& map, const void* address, const char* which) {
   static const auto replace = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
   CUresult result = replace(&map, const_cast<void*>(address));

@@ -15,6 +15,17 @@ void bind_context();
 CUtensorMap wgmma_input_map(const Conv2dProblem& problem, const WgmmaGeometry& geometry);
 CUtensorMap wgmma_output_map(const Conv2dProblem& problem, const WgmmaGeometry& geometry);
 
+/// A tensor in NCHW.
+struct MapPlanes {
+  std::int64_t n, channels, plane;
+};
+/// A box of an image.
+struct PlanesBox {
+  int pixels, channels;
+};
+/// Planes are whole 16 bytes. Coordinates are pixel, channel and image.
+CUtensorMap planes_map(DType type, const MapPlanes& planes, const PlanesBox& box, const char* which);
+
 /// Points a map at a tensor; `which` names the tensor in errors.
 void set_map_address(CUtensorMap& map, const void* address, const char* which);
 

@@ -30,6 +30,7 @@
 #include "cuda/ladder/naive.h"
 #include "cuda/ladder/tiled.h"
 #include "cuda/wgmma/conv2d.h"
+#include "cuda/wgmma/planes.h"
 #include "tests/conformance/conformance_run.h"
 #include "tests/cuda/check_op.h"
 #include "tests/cuda/device_memory.h"
@@ -467,6 +468,49 @@ TEST_CASE("pointwise_planes computes each of its tiles, widths of accesses, spli
       }
     }
   }
+}
+
+/// 1x1 in NCHW by wgmma: planes of whole 16, 8, 4 and 2 bytes, fewer pixels than a chunk, tiles that end in an image,
+/// in channels and behind the last image, sums of one stage and of more stages than shared memory holds.
+std::vector<Conv2d> wgmma_planes_problems(DType dtype) {
+  std::vector<Conv2d> all{nhwc({2, 64, 8, 8}, {130, 64, 1, 1}, dtype, Math::strict),
+                          nhwc({3, 1000, 12, 12}, {64, 1000, 1, 1}, dtype, Math::strict),
+                          nhwc({5, 13, 14, 14}, {19, 13, 1, 1}, dtype, Math::strict),
+                          nhwc({3, 300, 9, 10}, {70, 300, 1, 1}, dtype, Math::strict),
+                          nhwc({1, 1000, 4, 3}, {12, 1000, 1, 1}, dtype, Math::strict),
+                          nhwc({7, 520, 2, 4}, {200, 520, 1, 1}, dtype, Math::strict),
+                          nhwc({33, 70, 2, 1}, {5, 70, 1, 1}, dtype, Math::strict),
+                          nhwc({1, 72, 16, 17}, {129, 72, 1, 1}, dtype, Math::strict),
+                          nhwc({3, 520, 7, 7}, {130, 520, 1, 1}, dtype, Math::strict),
+                          nhwc({2, 70, 9, 15}, {65, 70, 1, 1}, dtype, Math::strict)};
+  for (Conv2d& conv : all) conv.layout = Layout::nchw;
+  all[1].epilogue.activation = Activation::tanh;
+  all[3].epilogue.activation = Activation::none;
+  return all;
+}
+
+TEST_CASE("pointwise_planes by wgmma computes each of its tiles and widths of accesses") {
+  if (!has_kernel("wgmma")) return;
+  const Device device = open("cuda:0?kernel=pointwise_planes");
+  const cudaDeviceProp properties = device_properties();
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const Conv2d& conv : wgmma_planes_problems(dtype)) {
+      const Conv2dProblem problem = problem_of(conv);
+      REQUIRE(cuda::WgmmaPlanes::takes(problem, properties));
+      const PlanCheck forced(device, conv);
+      for (const int slices : {1, 2}) {
+        for (const int chunks : {1, 2}) {
+          const auto choice = cuda::WgmmaPlanes::choose(problem, properties, {.slices = slices, .chunks = chunks});
+          forced.run(*cuda::WgmmaPlanes::make(problem, properties, choice));
+        }
+      }
+    }
+  }
+  // A deep sum of few pixels is picked.
+  Conv2d deep = nhwc({32, 2080, 8, 8}, {192, 2080, 1, 1}, DType::f16, Math::strict);
+  deep.layout = Layout::nchw;
+  const auto plan = cuda::PointwisePlanes::make(problem_of(deep), properties);
+  CHECK(plan->description().tile.find("wgmma") != std::string::npos);
 }
 
 struct Groups {
