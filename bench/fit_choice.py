@@ -50,6 +50,7 @@ ELEMENT = {"f32": 4, "bf16": 2, "f16": 2}
 # full vectors a cycle, with AMX. The second of these has tables of oneDNN 2 and of oneDNN 3, beside one of cpu.
 KINDS = {"vectors": "", "wide": "Wide", "wide_3": "Wide3", "amx": "Amx"}
 CPU_KIND = {"wide_3": "wide"}  # whose tables of cpu stand, and are kept
+ONEDNN_2 = ("vectors", "wide")  # whose tables are of oneDNN 2
 WIDE = 2.14  # core_multiply_adds() of the CPU that the fits of "wide" come from, over that of "vectors"
 # Multiply-adds a second of one core.
 RATE = {
@@ -118,11 +119,16 @@ def as_computed(layer: Layer, device: str) -> Layer:
     return cropped(layer) if device == "cpu" else layer
 
 
-def avoids_brgemm(e: dict[str, int]) -> bool:
+def avoids_brgemm(layer: Layer) -> bool:
     """Whether oneDNN is kept from its brgemm kernels (backends/onednn/recipe.cpp): its times have factors of their own."""
+    e = layer.extents
+    channels, taps = e["ic"] // e["g"], e["kh"] * e["kw"]
     blind = any(taps_inside(e, column) == 0 for column in {*range(min(e["ow"], e["pw"] + 1)), e["ow"] - 1})
-    window = e["kh"] * e["kw"] > 1
-    return blind or window and (e["ow"] == 1 and e["sw"] > 1 or e["sh"] > e["kh"] or e["sw"] > e["kw"])
+    endless = layer.dtype != "f32" and 1 < e["g"] <= 16 and channels == 1 and e["kw"] > 14
+    one_less = channels > 32 and channels % 32 == 31
+    crashes = layer.kind in ONEDNN_2 and layer.dtype == "bf16" and one_less and taps > 64
+    jumps = e["ow"] == 1 and e["sw"] > 1 or e["sh"] > e["kh"] or e["sw"] > e["kw"]
+    return blind or endless or crashes or (taps > 1 and jumps)
 
 
 def taps_inside(e: dict[str, int], column: int) -> int:
@@ -132,7 +138,7 @@ def taps_inside(e: dict[str, int], column: int) -> int:
 
 def is_usual(layer: Layer) -> bool:
     """Whether the laws alone say its times, so that they can be fitted to it."""
-    return cropped(layer) is layer and not avoids_brgemm(layer.extents)
+    return cropped(layer) is layer and not avoids_brgemm(layer)
 
 
 def out(e: dict[str, int], axis: str) -> int:

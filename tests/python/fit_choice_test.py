@@ -90,6 +90,22 @@ def test_layers_that_onednn_keeps_from_brgemm_are_not_usual():
     assert not fit_choice.is_usual(layer("mb1ic16ih9oc8kh2sh3"))  # a stride beyond the window
     assert not fit_choice.is_usual(layer("mb1ic16ih9iw3oc8oh9ow1kh3sw3ph1pw0"))
     assert fit_choice.is_usual(layer("mb1ic16ih9oc8kh1sh3"))
+    wide_rows = "g16mb1ic16ih9iw70oc16oh9ow70kh1kw15ph0pw7"
+    assert not fit_choice.is_usual(layer(wide_rows, dtype="bf16"))
+    assert fit_choice.is_usual(layer(wide_rows))
+    assert fit_choice.is_usual(layer(wide_rows.replace("16", "17"), dtype="bf16"))
+
+
+def test_windows_that_crash_in_onednn_2_are_usual_beside_onednn_3():
+    def is_usual(channels, kind, dtype="bf16"):
+        return fit_choice.is_usual(fit_choice.Layer(f"mb1ic{channels}ih9oc64kh9ph4", dtype, "nhwc", {}, kind=kind))
+
+    assert not is_usual(63, "vectors")
+    assert not is_usual(95, "wide")
+    assert is_usual(63, "wide_3")
+    assert is_usual(31, "wide")
+    assert is_usual(64, "wide")
+    assert is_usual(63, "wide", "f32")
 
 
 def layers_by_law():
