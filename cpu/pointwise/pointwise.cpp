@@ -30,7 +30,7 @@ std::string pointwise_refusal(const Conv2dProblem& all, const Target& target) {
   }
   const PointwiseKernels& kernels = pointwise_kernels(target);
   if (is_matrix_by_vector(p, kernels)) return "";
-  if (cached_pixels(p) < kMinTilesPerGroup * kernels.most_pixels[kPanelVectors]) {
+  if (cached_pixels(p) < kMinTilesPerBand * kernels.most_pixels[kPanelVectors]) {
     return text(p.c) + " input channels: too many for L2 in one piece";
   }
   const std::int64_t pixels = p.n * p.ho * p.wo;
@@ -58,7 +58,7 @@ std::int64_t PointwisePlan::padded_lanes() const { return round_up(group_.k, ker
 
 std::size_t PointwisePlan::strip_floats() const {
   if (!blocking_.copies_input) return 0;
-  const std::int64_t pixels = std::min(blocking_.group_pixels, blocking_.units.pixels);
+  const std::int64_t pixels = std::min(blocking_.band_pixels, blocking_.units.pixels);
   return thread_part_floats(pixels * blocking_.strip_pixel);
 }
 
@@ -139,7 +139,7 @@ Conv2dDescription PointwisePlan::description() const {
   const std::int64_t lanes =
       b.runs_of_tiles ? packed_panel_lanes(*kernels_, group_.k) : b.tile.vectors * kernels_->lanes;
   d.tile = text(b.holds_weights ? kHeldPixels : b.tile.pixels) + " pixels x " + text(lanes) + " lanes";
-  d.blocking = std::string(b.panels_outside ? "each panel of weights through " + text(b.group_pixels) + " pixels"
+  d.blocking = std::string(b.panels_outside ? "each panel of weights through " + text(b.band_pixels) + " pixels"
                                             : "each tile through all panels") +
                ", unit " + text(b.units.pixels) + " pixels x " + text(b.units.lanes) + " lanes, " + text(units()) +
                " units";

@@ -14,7 +14,7 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
-constexpr std::int64_t kTilesPerGroup = 16;
+constexpr std::int64_t kTilesPerBand = 16;
 constexpr std::int64_t kWideVectors = 4;
 constexpr std::int64_t kFewPanels = 2;  // of four vectors
 
@@ -93,14 +93,14 @@ PointwiseUnits units_of_vector(const Conv2dProblem& p, const PointwiseKernels& k
 
 /// The cut into blocks of pixels and lanes, with up to kUnitsPerThread units a thread, that gives the busiest thread
 /// the least work. If rows are read one by one, blocks of pixels are whole rows. If panels are the outer loop, blocks
-/// of pixels are at most a group and at least kMinTilesPerGroup tiles.
+/// of pixels are at most a band and at least kMinTilesPerBand tiles.
 PointwiseUnits feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
                             const PointwiseBlocking& b) {
   if (is_matrix_by_vector(p, kernels)) return units_of_vector(p, kernels, threads, b);
   const std::int64_t panel = b.tile.vectors * kernels.lanes, wanted = units_wanted(threads);
   const std::int64_t step = b.copies_input || is_pointwise(p) ? 1 : b.row_pixels;
-  const std::int64_t least = b.panels_outside ? kMinTilesPerGroup * b.tile.pixels : step;
-  const std::int64_t fewest = b.panels_outside ? ceil_div(b.pixels, b.group_pixels) : 1;
+  const std::int64_t least = b.panels_outside ? kMinTilesPerBand * b.tile.pixels : step;
+  const std::int64_t fewest = b.panels_outside ? ceil_div(b.pixels, b.band_pixels) : 1;
   PointwiseUnits best = units_of(p, b, ceil_div(b.pixels, fewest), p.k);
   if (fewest >= wanted) return best;
   double least_cost = cost(p, b, best, kernels.lanes, threads, std::numeric_limits<double>::infinity());
@@ -167,8 +167,8 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& all, const PointwiseKe
   // Neighbouring pixels are widened as one run.
   const bool together = b.widens_tiles && p.stride_w == 1 && !aliased;
   b.strip_pixel = together ? p.c : round_up(p.c, kPointwiseRun) + kPointwiseRun;
-  const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerGroup);
-  b.group_pixels = (b.panels_outside ? tiles : 1) * b.tile.pixels;
+  const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerBand);
+  b.band_pixels = (b.panels_outside ? tiles : 1) * b.tile.pixels;
   b.runs_of_tiles = !b.copies_input && p.k <= kernels.lanes && !is_matrix_by_vector(p, kernels);
   b.holds_weights = b.runs_of_tiles && kernels.held_weights != nullptr &&
                     packed_panel_lanes(kernels, p.k) == kernels.lanes && p.c <= most_held_channels(kernels.lanes);

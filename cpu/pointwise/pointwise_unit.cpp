@@ -29,8 +29,8 @@ class Unit {
     if (b_.widens_tiles) {
       compute_widened();
     } else if (b_.copies_input) {
-      for (std::int64_t pixel = first_; pixel < end_; pixel += b_.group_pixels) {
-        compute_copied(pixel, std::min(b_.group_pixels, end_ - pixel));
+      for (std::int64_t pixel = first_; pixel < end_; pixel += b_.band_pixels) {
+        compute_copied(pixel, std::min(b_.band_pixels, end_ - pixel));
       }
     } else {
       compute_in_place();
@@ -255,7 +255,7 @@ class Unit {
     }
   }
 
-  /// Prefetches a share of the next panel's weights; all tiles of the group together prefetch all.
+  /// Prefetches a share of the next panel's weights; all tiles of the band together prefetch all.
   PrefetchLines next_weights(const PointwiseCall& call, const Part& part, std::int64_t panel, std::int64_t tile,
                              std::int64_t tiles) const {
     if (panel + 1 == part.panels) return {};

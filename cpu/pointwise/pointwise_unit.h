@@ -21,7 +21,7 @@ struct PointwiseRun {
   bool non_temporal;  // stores of y
 };
 
-/// Unit `index` of a group's pixel_blocks * lane_blocks. `strip` has room for a group's pixels where the input is
+/// Unit `index` of a group's pixel_blocks * lane_blocks. `strip` has room for a band's pixels where the input is
 /// copied.
 void compute_pointwise_unit(const PointwiseRun& run, std::int64_t index, float* strip);
 
