@@ -29,7 +29,6 @@ constexpr std::int64_t kFewestStridedColumns = 7;
 constexpr std::int64_t kFewestHeldHalves = 3;
 // Of groups that a unit which loads full halves stages together, and of their strips.
 constexpr std::int64_t kMaxGroups = 16, kMaxGroupBytes = 256 << 10;
-constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps, for a model that looks at each
 // Cycles: two halves' products in a step, the fixed cost of a panel, and the shortest work unit that is worth starting.
 constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kMinUnitCycles = 4000;
 // The fixed time of a tile, to start and to store it, in positions.

@@ -15,7 +15,6 @@
 namespace gable::cpu::bf16 {
 namespace {
 
-constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps: the model looks at each
 constexpr std::int64_t kMaxColumns = 1 << 12;
 constexpr std::size_t kMostRows = kNarrowPositions;  // of a half
 constexpr std::int64_t kFewestInL1 = 7;              // positions of a half, if the rows have them

@@ -13,6 +13,9 @@ bool may_read_in_rows(const Conv2dProblem& problem, const Blocking& b, const Bf1
 /// or 4 KB apart, they share few sets.
 std::int64_t positions_in_l1(const Conv2dProblem& problem);
 
+/// Outputs of an axis beside those that read all taps, up to which models look at each.
+constexpr std::int64_t kMaxBorder = 64;
+
 /// Kernel columns that such a unit takes.
 constexpr std::int64_t kMaxKernelColumns = 64;
 

@@ -1,6 +1,6 @@
 // parallel_time() (tiling.h) for searches, which compare hundreds of cuts of one problem: units that are a grid have
-// few kinds, and most cuts are seen to be slower than the best one without following each unit. With 16 threads
-// choosing a kernel in bf16 takes a fifth of the time, the same cuts are found.
+// few kinds, and most cuts are seen to be slower than the best one without following each unit. Searches find the
+// same cuts in less time (bench/results/tried.md).
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,8 @@
 
 namespace gable::cpu {
 
-/// Threads and units up to which parallel_time() follows each unit.
-constexpr std::int64_t kManyUnits = 64;
-
 /// The times of up to kManyUnits units.
 using UnitTimes = std::array<double, kManyUnits>;
-
-/// What parallel_time() adds, in parts of the longest unit.
-constexpr double unit_wait(int threads) { return threads == 2 ? 1.0 / 16 : 1.0 / 2; }
 
 /// A cut is left out early only if it is slower by more than rounding.
 constexpr double kAboutEnough = 1 - 1e-9;

@@ -25,6 +25,12 @@ constexpr std::int64_t share_of(std::int64_t units, std::int64_t unit, int share
   return ((unit + 1) * shares - 1) / units;
 }
 
+/// Threads and units up to which parallel_time() follows each unit.
+constexpr std::int64_t kManyUnits = 64;
+
+/// What parallel_time() adds for threads that the machine slows down, in parts of the longest unit.
+constexpr double unit_wait(int threads) { return threads == 2 ? 1.0 / 16 : 1.0 / 2; }
+
 /// The time until the last thread has finished `units` units that parallel_units() distributes: each thread has a share
 /// of consecutive units, then takes units that others have left. work(unit) is the time of a unit. A part of the
 /// longest unit is added for threads that the machine slows down, so that among equally even cuts the one with more
@@ -32,12 +38,11 @@ constexpr std::int64_t share_of(std::int64_t units, std::int64_t unit, int share
 /// work() is called for the first one only. Measured with two threads of a Zen 5, and 4, 8 and 12 of a Xeon with AMX.
 template <class Work>
 double parallel_time(int threads, std::int64_t units, const Work& work) {
-  const double wait = threads == 2 ? 1.0 / 16 : 1.0 / 2;
-  constexpr std::int64_t kMany = 64;
-  if (units > kMany || threads > kMany)
+  const double wait = unit_wait(threads);
+  if (units > kManyUnits || threads > kManyUnits)
     return work(0) * (static_cast<double>(ceil_div(units, std::int64_t{threads})) + wait);
-  std::array<double, kMany> time{};
-  std::array<std::int64_t, kMany> next{};
+  std::array<double, kManyUnits> time{};
+  std::array<std::int64_t, kManyUnits> next{};
   for (int thread = 0; thread < threads; ++thread) next[static_cast<std::size_t>(thread)] = units * thread / threads;
   double longest = 0;
   for (std::int64_t left = units; left > 0; --left) {
