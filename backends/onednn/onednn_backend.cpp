@@ -174,7 +174,7 @@ bool reorders_a_large_result(const Op& op) {
 
 /// Those of this library's version. On CPUs with AMX laws are of oneDNN 3, on CPUs of half-width AVX-512 of oneDNN 2.
 HostFits shape_fits() {
-  return {kOnednnShapeFits, kVersion < 3 ? kOnednnShapeFitsWide : kOnednnShapeFitsWide3, kOnednnShapeFitsAmx};
+  return {kOnednnShapeFits, kMajorVersion < 3 ? kOnednnShapeFitsWide : kOnednnShapeFitsWide3, kOnednnShapeFitsAmx};
 }
 
 double lines_between_threads(const Op& op, int threads) {

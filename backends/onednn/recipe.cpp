@@ -120,7 +120,7 @@ bool has_endless_kernel(const Conv2d& c) {
 bool has_crashing_window(const Conv2d& c) {
   constexpr std::int64_t kBlock = 32, kTaps = 64;
   const bool one_less = c.weights[1] > kBlock && c.weights[1] % kBlock == kBlock - 1;
-  return kVersion < 3 && c.dtype == DType::bf16 && one_less && c.weights[2] * c.weights[3] > kTaps;
+  return kMajorVersion < 3 && c.dtype == DType::bf16 && one_less && c.weights[2] * c.weights[3] > kTaps;
 }
 
 ConvolutionArguments convolution_arguments(const Conv2d& c, const std::string& kernel) {

@@ -8,8 +8,8 @@
 
 namespace gable::onednn {
 
-/// The major version of the library.
-inline constexpr int kVersion = DNNL_VERSION_MAJOR;
+/// Of the library.
+inline constexpr int kMajorVersion = DNNL_VERSION_MAJOR;
 
 /// A blocked memory format: strides of the outer dimensions and the inner blocks, outermost first.
 struct Blocking {
