@@ -61,7 +61,7 @@ constexpr std::int64_t kPixelsAhead = 2 * kHalfPositions;
 struct BorderHalf {
   bool is_at_border;               // some of its kernel columns read padding beside the image; else the rest is empty
   TapRange read;                   // from the first to the last kernel column that some of its positions read
-  std::vector<BorderMasks> masks;  // of these kernel columns
+  std::vector<BorderMasks> masks;  // of these kernel columns; none if the half reads padding alone
   bool masks_are_outermost;        // as Taps::border_is_outermost
   bool needs_parts;                // masks can't skip all that lies in padding: takes_parts() for many columns
 };

@@ -218,7 +218,7 @@ class Blocking {
     const double extra = b_.row_tile_outputs > 0 && unit.rows % kRowTileRows != 0 ? 1.5 : halo;
     const auto channels = static_cast<double>(unit.whole_pixels ? p_.k : unit.channels);
     const double shared = unit.whole_pixels ? 0 : kSharedPixels / static_cast<double>(p_.r * p_.s);
-    const double wait = threads_ == 2 ? 0.25 : 0.5;  // as in parallel_time()
+    const double wait = threads_ == 2 ? 0.25 : 0.5;  // with two threads more than in parallel_time()
     return (turns * (rows + extra) + rows * wait) * channels * (1 + shared);
   }
 

@@ -130,7 +130,7 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   } else if (!is_fitted_to_nchw(core_kind())) {
     nanoseconds *= b.transposes ? (f32 ? kLanesNow : kLanesNowOf16Bits) : (f32 ? kRowsNow : kRowsNowOf16Bits);
   }
-  // Measured beside AMX, where shuffles have one port: read off 32 layers of f32 beside `reordered`.
+  // CPUs with AMX have one port for shuffles. Chosen by 32 layers in f32 and by `reordered`'s times of them.
   constexpr double kSpreadAmx = 1.8, kLanesBeyondL1Amx = 1.7;
   const std::int64_t lanes = depthwise_plane_kernels(target).lanes;
   if (f32 && !p.nhwc && core_kind(lanes) == CoreKind::amx) {

@@ -62,7 +62,7 @@ class Blocking {
       add_section(target, 0, p_.wo);
       return;
     }
-    b_.transposes = takes_groups(depthwise_tiles(target).lanes);
+    b_.transposes = lanes_are_channels(depthwise_tiles(target).lanes);
     if (b_.transposes) {
       const Target* half = half_width_target(target);
       add_section(half != nullptr && p_.k <= depthwise_tiles(*half).lanes ? *half : target, 0, 1);
@@ -93,7 +93,7 @@ class Blocking {
  private:
   /// Whether lanes are channels. Rows of two vectors leave few lanes unused; beside AMX they are faster than transposed
   /// planes that exceed L1 with their pixels, in f32.
-  bool takes_groups(std::int64_t lanes) const {
+  bool lanes_are_channels(std::int64_t lanes) const {
     if (p_.k != p_.c || p_.wo >= 2 * lanes || p_.h * p_.w > kMaxTransposedPixels) return false;
     const bool long_rows = p_.dtype == DType::f32 && p_.stride_w == 1 && 2 * p_.wo > 3 * lanes;
     return !(long_rows && core_kind(lanes) == CoreKind::amx && transposed_planes_exceed_l1(p_, lanes));

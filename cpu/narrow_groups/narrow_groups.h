@@ -5,7 +5,8 @@
 // widened on the way into the strip, and a tile narrows its results as it stores them. With AVX512-BF16 the strip has
 // pairs of bf16 channels as they lie, 32 bits in place of a float, and a step multiplies two channels
 // (narrow_groups_dot.cpp). Groups of 4 or 8 outputs and 8, 12, 16... inputs take the channels as they lie with AVX-512,
-// a quad of four with each load (quads-inl.h); with AVX512-BF16 four pairs (narrow_groups_dot.cpp).
+// a quad of four with each load (quads-inl.h); with AVX512-BF16 groups of 16 outputs too, by
+// four pairs (narrow_groups_dot.cpp).
 //   block   the groups of one vector: lanes / group_k of them; with quads of pairs those whose inputs fill one, if more
 //   strip   a ring of a block's rows, spread or copied, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.

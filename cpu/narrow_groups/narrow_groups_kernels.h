@@ -49,7 +49,7 @@ struct NarrowGroupsCall {
   std::int64_t x_pixel, x_run, runs, steps;
   const float* weights;      // of kernel row first_row
   std::int64_t weights_row;  // floats of a kernel row
-  const float* bias;         // one vector; with quads four, as each output has four lanes
+  const float* bias;         // one vector; with quads four lanes of each output
   void* y;
   DType y_type;
   std::int64_t y_pixel;  // elements
