@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,14 @@ def test_an_average_counts_padding_as_zeros(kind):
         assert gable.avg_pool2d(x, 3).shape == (2, 6, 3, 2)  # the stride is the window
 
 
+def test_averages_do_not_keep_their_device():
+    device = gable.open("cpu?threads=1")
+    gable.avg_pool2d(values(1, 2, 4, 4), 2, device=device)
+    kept = weakref.ref(device)
+    del device
+    assert kept() is None  # without a collection of cycles
+
+
 def test_a_linear_layer_takes_any_dimensions_before_its_inputs():
     weights, bias, x = values(5, 8), values(5), values(2, 3, 4, 8)
     fc = gable.Linear(weights, bias)
@@ -295,6 +304,7 @@ def test_out_is_written_and_checked():
         (lambda: gable.Linear(values(4, 2)).choice((1.5, 2)), "invalid_argument", "shape is .1.5, 2"),
         (lambda: gable.avg_pool2d(values(1, 2, 3, 3), 0), "invalid_argument", "the window .0, 0"),
         (lambda: gable.avg_pool2d(values(1, 2, 3, 3), 4), "invalid_argument", "does not fit"),
+        (lambda: gable.avg_pool2d(values(1, 2, 3, 3), (2**40, 1)), "invalid_argument", "1099511627776, 1. does not fit"),
         (lambda: gable.avg_pool2d(values(1, 2, 3, 3).astype("i4"), 2), "invalid_argument", "int32"),
         (lambda: gable.from_bf16(values(2, 3)), "invalid_argument", "not float32"),
         (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),

@@ -538,18 +538,23 @@ def avg_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None,
     """The mean over each window, as torch.nn.functional.avg_pool2d computes it: padding counts as zeros. It is a depthwise
     convolution, whose weights are one over the window's size in x's dtype."""
     device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
-    channels, window = _nchw(x.shape, order)[1], _pair(window, "window")
-    if channels < 1 or min(window) < 1:
-        raise _wrong(f"x is {x.shape} and the window {window}: they must have elements")
+    shape, window = _nchw(x.shape, order), _pair(window, "window")
     stride, padding = window if stride is None else _pair(stride, "stride"), _padding(padding)
+    if min(*x.shape, *window) < 1:
+        raise _wrong(f"x is {x.shape} and the window {window}: they must have elements")
+    padded = (shape[2] + padding[0] + padding[2], shape[3] + padding[1] + padding[3])
+    if window[0] > padded[0] or window[1] > padded[1]:
+        raise _wrong(f"the window {window} does not fit into images of {padded} with their padding")
 
-    def make() -> Conv2d:
-        weights = np.full((channels, 1, *window), 1 / math.prod(window), np.float32)
-        weights = to_bf16(weights) if x.dtype == np.uint16 else weights.astype(x.dtype)
-        return Conv2d(weights, stride=stride, padding=padding, groups=channels, layout=layout, device=device)
+    def make() -> _Plan:  # and not the layer, which has the device: it would keep itself alive
+        weights = np.full((shape[1], 1, *window), 1 / math.prod(window), np.float32)
+        weights = to_bf16(weights).view(x.dtype) if _dtype(x, "x") == 2 else weights.astype(x.dtype)
+        return Conv2d(weights, stride=stride, padding=padding, groups=shape[1], layout=layout, device=device)._plan(x.shape)[0]
 
-    key = ("avg_pool", _dtype(x, "x"), x.dtype.name, channels, window, stride, padding, order)
-    return device._plans.get(key, make)(x, out)
+    plan = device._plans.get(("avg_pool", _dtype(x, "x"), shape, window, stride, padding, order), make)
+    y = _result(out, _in_layout(plan.output_shape, order), x.dtype)
+    _call("gable_run", plan.pointer, _data(x), plan.packed.pointer, None, _data(y), None)
+    return y
 
 
 def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
