@@ -262,8 +262,6 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   const std::vector<ProfileRow> hot = print_hottest(rows, console);
   print_stalls(profile.stalls, console);
   print_refusals(profile.outcome.refused, console);
-  if (!options.csv.empty()) write_file(options.csv, {profile_csv(rows)});
-  if (!options.trace.empty()) write_file(options.trace, {json_text(chrome_trace(profile.spans))});
   console.emit(to_json(ProfileDocument{.machine = perf::describe_machine(),
                                        .command = study.line.text,
                                        .runs = options.runs,
@@ -271,6 +269,8 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
                                        .hottest = hot,
                                        .stalls = profile.stalls,
                                        .refused = profile.outcome.refused}));
+  if (!options.csv.empty()) write_file(options.csv, {profile_csv(rows)});
+  if (!options.trace.empty()) write_file(options.trace, {json_text(chrome_trace(profile.spans))});
   return profile.outcome.exit_code();
 } catch (const perf::GpuProfilerError& error) {
   const perf::GpuFailure failure = perf::explain_gpu_failure(error.code(), error.what());

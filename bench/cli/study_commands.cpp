@@ -203,8 +203,8 @@ ExitCode bench_command(const StudyOptions& given, Console& console) {
   const json document = to_json(measured.study, measured.run);
   const report::Studies studies = report::merge({document});
   print_tables(studies, console);
-  if (!options.csv.empty()) write_file(options.csv, {report::csv(studies)});
   console.emit(document);
+  if (!options.csv.empty()) write_file(options.csv, {report::csv(studies)});  // last: `gable plot` makes it again
   return measured.code;
 }
 

@@ -247,6 +247,7 @@ ErrorCode code_of(const std::error_code& error) {
 
 void check_writable(const std::string& path, const std::string& instead) {
   if (path.empty()) fail(path, "the name is empty");
+  if (path == "-") fail(path, "standard output takes the record alone (--json -); name a file, as in ./-");
   if (const std::string kind = kind_that_is_no_file(path); !kind.empty())
     fail(path, fmt::format("is {}; name a file{}", kind, instead));
   const fs::path target = target_of(path);

@@ -90,6 +90,23 @@ TEST_CASE("a reader of the text that has ended, such as head, ends no command: i
   CHECK(run_command(folder, measure).code == 128 + SIGPIPE);
 }
 
+TEST_CASE("where a table or a trace can't be written, the record is") {
+  const Folder folder;
+  std::string list;
+  for (int rows = 1; rows <= 100; ++rows) list += "mb1ic1ih" + std::to_string(rows) + "oc1kh1\n";
+  write_text(folder.file("list"), list);
+  for (const std::string command : {"bench --seconds 0.001 --rounds 1 --csv ", "profile --runs 9 --trace "}) {
+    CAPTURE(command);
+    const std::string other = folder.file("other"), record = folder.file("record");
+    const Result late = run_command(
+        folder, command + other + " --device cpu --file " + folder.file("list") + " --json - | tail -c 2000 >" + record,
+        "ulimit -f 34;");  // 17 or 34 KiB
+    CHECK(contains(late.err, "other': File too large"));
+    CHECK_FALSE(fs::exists(other));
+    CHECK(read_text(record).size() == 2000);
+  }
+}
+
 TEST_CASE("a limit of file sizes is an error of what is written, and leaves an earlier file whole") {
   const Folder folder;
   const std::string record = folder.file("study.json"), small = kSmall, limit = "ulimit -f 1;";  // 512 or 1024 bytes
@@ -166,6 +183,7 @@ TEST_CASE("an output that is no file is called what it is, before anything is pr
     }
     return "";
   };
+  CHECK(contains(refusal("-"), "output file '-': standard output takes the record alone"));
   CHECK(contains(refusal("/dev/full"), "output file '/dev/full': is a device, or a terminal; name a file"));
   CHECK(contains(refusal(folder.file("")), "is a folder; name a file"));
   int ends[2];
