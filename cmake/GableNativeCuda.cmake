@@ -23,3 +23,12 @@ function(gable_native_architectures result gpus codes)
   list(REMOVE_DUPLICATES architectures)
   set(${result} "${architectures}" PARENT_SCOPE)
 endfunction()
+
+# gable_hopper_architecture(RESULT ARCHITECTURES): what kernels with instructions of sm_90a are compiled for beside these
+# architectures of the others. PTX alone where these are of other GPUs, or of PTX alone themselves.
+function(gable_hopper_architecture result architectures)
+  set(${result} 90a-virtual PARENT_SCOPE)
+  if(architectures MATCHES "(^|;)(90a?(-real)?|all|all-major)(;|$)")
+    set(${result} 90a-real PARENT_SCOPE)
+  endif()
+endfunction()

@@ -64,9 +64,11 @@ configure() {
   if [[ $preset == release && -n ${GABLE_CUDA_ARCHITECTURES:-} ]]; then
     options+=("-DGABLE_CUDA_ARCHITECTURES=$GABLE_CUDA_ARCHITECTURES")
   fi
-  # The sanitizers leave CUDA's kernels alone: those of the release build serve again.
-  if [[ $preset == asan-ubsan && -f $build/release/cuda/libgable_cuda_kernels.a ]]; then
-    options+=("-DGABLE_CUDA_KERNELS_FROM=$build/release")
+  # The sanitizers leave CUDA's kernels alone: those of the release build serve again. The cache may name them from before.
+  if [[ $preset == asan-ubsan ]]; then
+    local kernels=$build/release/cuda
+    if [[ ! -f $kernels/libgable_cuda_kernels.a || ! -f $kernels/libgable_cuda_hopper.a ]]; then kernels=; fi
+    options+=("-DGABLE_CUDA_KERNELS_FROM=${kernels%/cuda}")
   fi
   (cd "$root" && cmake --preset "$preset" "${fresh[@]}" "${options[@]}") >"$log" 2>&1 ||
     fail_with_log "$log" "configuring ($preset) failed"

@@ -1,4 +1,5 @@
-# What a build for the GPUs of this machine compiles (GABLE_CUDA_ARCHITECTURES=native), by what nvidia-smi and nvcc say.
+# What a build for the GPUs of this machine compiles (GABLE_CUDA_ARCHITECTURES=native), by what nvidia-smi and nvcc say,
+# and where the kernels for Hopper are machine code.
 # cmake -D SOURCE=<source folder> -P native_cuda_test.cmake
 include(${SOURCE}/cmake/GableNativeCuda.cmake)
 
@@ -18,3 +19,16 @@ expect_native("7.0\n" "sm_70\n${nvcc13}" "")                            # Volta
 expect_native("" "${nvcc13}" "")
 expect_native("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n" "${nvcc13}" "")
 expect_native("9.0\n" "" "")
+
+function(expect_hopper wanted)
+  foreach(architectures IN LISTS ARGN)
+    string(REPLACE "," ";" architectures "${architectures}")
+    gable_hopper_architecture(given "${architectures}")
+    if(NOT given STREQUAL wanted)
+      message(FATAL_ERROR "for '${architectures}': '${given}', must be '${wanted}'")
+    endif()
+  endforeach()
+endfunction()
+
+expect_hopper(90a-real 90 75-real,80-real,90 90-real 90a 90a-real 80,90a all all-major)
+expect_hopper(90a-virtual 75-virtual 80-real 90-virtual 90a-virtual 86-real,75-real 190)
