@@ -285,7 +285,7 @@ def test_a_model_that_is_broken_is_an_error_in_words(tmp_path):
         graph = helper.make_graph(list(nodes), "g", [helper.make_tensor_value_info("x", kind, [1, 4, 6, 6])],
                                   [helper.make_tensor_value_info("y", kind, None)])
         path = tmp_path / "broken.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]), str(path))
         return path
 
     with pytest.raises(ValueError, match="broken.onnx: ONNX can't infer its sizes: .*Conv"):
@@ -294,3 +294,6 @@ def test_a_model_that_is_broken_is_an_error_in_words(tmp_path):
     assert lines[1] == "# left out: Conv odd: it has no weights or no output"
     with pytest.raises(ValueError, match="has no convolution"):
         layers.of_onnx(saved(helper.make_node("Gemm", ["x"], ["y"])))
+    for node in (helper.make_node("Constant", [], []), helper.make_node("Transpose", [], ["y"], domain="mine")):
+        with pytest.raises(ValueError, match="has no convolution"):
+            layers.of_onnx(saved(node))

@@ -203,8 +203,9 @@ def _constants(graph) -> set[str]:
     """Tensors that are of the model itself: weights, as they are stored or in another order."""
     constants = {tensor.name for tensor in graph.initializer}
     for node in graph.node:  # in the order of the computation
-        if node.op_type == "Constant" or (node.op_type in ("Identity", "Transpose") and node.input[0] in constants):
-            constants.add(node.output[0])
+        moved = node.op_type in ("Identity", "Transpose") and not constants.isdisjoint(node.input)
+        if node.domain in ("", "ai.onnx") and (node.op_type == "Constant" or moved):
+            constants.update(node.output)
     return constants
 
 
