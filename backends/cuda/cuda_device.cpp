@@ -181,7 +181,8 @@ std::vector<DeviceInfo> probe_cuda_devices(const std::string& backend) {
              .backend = backend,
              .name = "",
              .available = false,
-             .reason = why_no_device(status == cudaSuccess ? cudaErrorNoDevice : status, driver, runtime)}};
+             .reason = why_no_device(status == cudaSuccess ? cudaErrorNoDevice : status, driver, runtime),
+             .memory = {Memory::Kind::cuda, 0}}};
   }
   std::vector<DeviceInfo> all;
   for (int i = 0; i < count; ++i) all.push_back(info_of(backend, i, driver));

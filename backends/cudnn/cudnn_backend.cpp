@@ -94,7 +94,12 @@ class CudnnBackend final : public Backend {
     try {
       version = library().version();
     } catch (const Error& error) {
-      return {{.uri = name(), .backend = name(), .name = "", .available = false, .reason = error.what()}};
+      return {{.uri = name(),
+               .backend = name(),
+               .name = "",
+               .available = false,
+               .reason = error.what(),
+               .memory = {Memory::Kind::cuda, 0}}};
     }
     std::vector<DeviceInfo> all = probe_cuda_devices(name());
     for (DeviceInfo& info : all) info.name += (info.name.empty() ? "cuDNN " : ", cuDNN ") + version;

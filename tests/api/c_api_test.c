@@ -122,6 +122,8 @@ static void check_devices(void) {
     check(info->uri != NULL && info->backend != NULL && info->name != NULL, "a device has its texts");
     check(gable_open(info->uri, &device) == GABLE_OK || info->reason != NULL, "one without a reason opens");
     gable_close(device);
+    check(strcmp(info->backend, "cuda") != 0 || info->on_host == 0,
+          "tensors of CUDA lie in a GPU's memory, also of none");
     if (strcmp(info->uri, "cpu") == 0 && strcmp(info->backend, "cpu") == 0 && info->on_host == 1) ++cpus;
   }
   check(cpus == 1, "the CPU is among them, once");

@@ -20,6 +20,7 @@ TEST_CASE("a driver that is too old is named with its version and the one that i
   const DeviceInfo info = first_device("cuda");
   REQUIRE(info.backend == "cuda");
   CHECK_FALSE(info.available);
+  CHECK(info.memory.kind == Memory::Kind::cuda);
   CHECK(contains(info.reason, "cudaErrorInsufficientDriver"));
   CHECK(contains(info.reason, "The driver supports CUDA 11.4, this plugin needs "));
   CHECK(contains(info.reason, ": install driver 5"));

@@ -101,7 +101,7 @@ typedef struct gable_device_info {
   const char* backend; /* "cpu", "onednn", "cuda" */
   const char* name;    /* the hardware and what drives it */
   const char* reason;  /* why it can't be opened; null if it can */
-  int on_host;         /* whether its tensors lie in host memory (1) or in a GPU's (0) */
+  int on_host;         /* 1: its tensors lie in host memory, 0: in a GPU's; 1 of plugins that can't be loaded */
 } gable_device_info;
 typedef struct gable_device_list gable_device_list;
 /* Every device of every backend, best first, as they are now. Loads all plugins. */
