@@ -25,7 +25,8 @@ bool is_one_of(const std::string& kernel, std::initializer_list<std::string_view
 bool mixes_groups(const Plan& plan) {
   const auto* conv = std::get_if<Conv2d>(&plan.op());
   if (conv == nullptr || conv->groups == 1) return false;
-  if (plan.kernel() == "reordered") return plan.arithmetic().dtype == "bf16";  // amx or bf16_dot inside
+  // amx or bf16_dot inside
+  if (is_one_of(plan.kernel(), {"reordered", "cropped"})) return plan.arithmetic().dtype == "bf16";
   if (is_one_of(plan.kernel(), {"implicit_gemm", "few_channels_mma"})) {
     return plan.explain().find("groups as one") != std::string::npos;
   }
