@@ -17,7 +17,8 @@ void put_fastest_first(std::vector<KernelOffer>& offers) {
   left.reserve(offers.size());
   sorted.reserve(offers.size());
   for (KernelOffer& offer : offers) left.push_back(&offer);
-  while (!left.empty()) {  // offers are few, and large to move
+  // Offers are few, large to move, and std::stable_sort would be code that a first choice has to load.
+  while (!left.empty()) {
     const auto first = std::min_element(left.begin(), left.end(), [&](auto* a, auto* b) { return key(a) < key(b); });
     sorted.push_back(std::move(**first));
     left.erase(first);

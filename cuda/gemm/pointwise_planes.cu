@@ -4,6 +4,8 @@
 // of implicit_gemm with rows and columns exchanged.
 #include "cuda/gemm/pointwise_planes.h"
 
+#include <optional>
+
 #include "cuda/common/coverage.h"
 #include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/packed_weights.h"
@@ -564,18 +566,30 @@ std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDevicePro
   return implicit_refusal(p);
 }
 
+namespace {
+
+/// The kernel by wgmma, where it takes the problem in less time than `seconds`.
+std::optional<WgmmaPlanesChoice> faster_by_wgmma(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                                 double seconds) {
+  if (!WgmmaPlanes::takes(problem, device)) return {};
+  const WgmmaPlanesChoice choice = WgmmaPlanes::choose(problem, device);
+  return choice.seconds < seconds ? std::optional(choice) : std::nullopt;
+}
+
+}  // namespace
+
 double PointwisePlanes::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
   const double seconds = choose_planes(problem, device).seconds;
-  return WgmmaPlanes::takes(problem, device) ? std::min(seconds, WgmmaPlanes::choose(problem, device).seconds)
-                                             : seconds;
+  const auto wgmma = faster_by_wgmma(problem, device, seconds);
+  return wgmma ? wgmma->seconds : seconds;
 }
 
 std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  if (WgmmaPlanes::takes(problem, device)) {
-    const WgmmaPlanesChoice choice = WgmmaPlanes::choose(problem, device);
-    if (choice.seconds < choose_planes(problem, device).seconds) return WgmmaPlanes::make(problem, device, choice);
+  const PlanesChoice choice = choose_planes(problem, device);
+  if (const auto wgmma = faster_by_wgmma(problem, device, choice.seconds)) {
+    return WgmmaPlanes::make(problem, device, *wgmma);
   }
-  return make(problem, device, {});
+  return std::make_unique<PointwisePlanesPlan>(problem, device, choice);
 }
 
 std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, const cudaDeviceProp& device,

@@ -95,7 +95,10 @@ void pack_wgmma_weights(const Conv2dProblem& p, const WgmmaGeometry& g, const vo
     pack_weights<Half, Half><<<blocks, kBlock, 0, stream>>>(a, static_cast<const Half*>(weights), to);
   }
   check_launch("pack_weights");
-  // The convolution reads them before the launch before it has ended, which must not be the one that writes them.
+  end_wgmma_packing(stream);
+}
+
+void end_wgmma_packing(cudaStream_t stream) {
   end_of_packing<<<1, 1, 0, stream>>>();
   check_launch("end_of_packing");
 }

@@ -19,4 +19,8 @@ std::size_t wgmma_packed_bytes(const WgmmaGeometry& geometry);
 void pack_wgmma_weights(const Conv2dProblem& problem, const WgmmaGeometry& geometry, const void* weights,
                         const WeightStrides& strides, void* packed, cudaStream_t stream);
 
+/// An empty launch behind the one that packs: the convolution reads its weights before the launch before it has ended,
+/// which must not be the one that writes them.
+void end_wgmma_packing(cudaStream_t stream);
+
 }  // namespace gable::cuda

@@ -10,8 +10,10 @@
 
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/wgmma/conv2d.h"
 #include "cuda/wgmma/epilogue.cuh"
+#include "cuda/wgmma/pack.h"
 #include "cuda/wgmma/tensor_maps.h"
 
 namespace gable::cuda {
@@ -472,8 +474,6 @@ __global__ void pack_planes_weights(const PlanesPacking a, const std::uint16_t* 
   packed[at] = k < a.k && c < a.c ? weights[k * a.strides.out + c * a.strides.in] : std::uint16_t{0};
 }
 
-__global__ void end_of_planes_packing() {}
-
 // ---- host ----
 /// The widest access that divides planes: 16 by tensor copies, 8, 4 or 2.
 int access_bytes(const Conv2dProblem& p) { return static_cast<int>(2 * std::gcd(p.h * p.w, std::int64_t{8})); }
@@ -606,13 +606,20 @@ void WgmmaPlanesPlan::pack(const void* weights, const WeightStrides& strides, vo
   pack_planes_weights<<<static_cast<unsigned>(ceil_div(a.elements, kBlock)), kBlock, 0, stream>>>(
       a, static_cast<const std::uint16_t*>(weights), static_cast<std::uint16_t*>(packed));
   check_launch("pack_planes_weights");
-  // The convolution reads them before the launch before it has ended, which must not be the one that writes them.
-  end_of_planes_packing<<<1, 1, 0, stream>>>();
-  check_launch("end_of_planes_packing");
+  end_wgmma_packing(stream);
+}
+
+Path path_of_copies(int bytes) {
+  if (bytes == kTensor) return Path::wgmma_planes_tensor_copies;
+  if (bytes == 8) return Path::wgmma_planes_copies_8;
+  return bytes == 4 ? Path::wgmma_planes_copies_4 : Path::wgmma_planes_copies_2;
 }
 
 void WgmmaPlanesPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                           cudaStream_t stream) const {
+  note_path(choice_.slices == 1 ? Path::wgmma_planes_64_channels : Path::wgmma_planes_128_channels);
+  note_path(choice_.chunks == 1 ? Path::wgmma_planes_64_pixels : Path::wgmma_planes_128_pixels);
+  note_path(path_of_copies(bytes_));
   PlanesArguments a = arguments_;
   if (bytes_ == kTensor) {
     set_map_address(a.x, x, "the input");
