@@ -20,7 +20,8 @@ class Module:
         self.hooks = []
         self.training = True
 
-    def register_forward_hook(self, hook):
+    def register_forward_hook(self, hook, with_kwargs):
+        assert with_kwargs
         self.hooks.append(hook)
         return type("Handle", (), {"remove": lambda _: self.hooks.remove(hook)})()
 
@@ -34,7 +35,7 @@ class Conv2d(Module):
     def __call__(self, x, size):
         y = Tensor(x.shape[0], self.weight.shape[0], *size)
         for hook in self.hooks:
-            hook(self, (x,), y)
+            hook(self, (x,), {}, y)
         return y
 
 
@@ -47,9 +48,10 @@ class Linear(Module):
         super().__init__()
         self.weight = Tensor(outputs, inputs)
 
-    def __call__(self, x):
+    def __call__(self, *x, **keywords):
+        size = x[0].shape if x else keywords["input"].shape
         for hook in self.hooks:
-            hook(self, (x,), Tensor(*x.shape[:-1], self.weight.shape[0]))
+            hook(self, x, keywords, Tensor(*size[:-1], self.weight.shape[0]))
 
 
 class ConvTranspose3d(Module):
@@ -57,7 +59,7 @@ class ConvTranspose3d(Module):
 
     def __call__(self, x):
         for hook in self.hooks:
-            hook(self, (x,), x)
+            hook(self, (x,), {}, x)
 
 
 class Network(Module):
@@ -100,7 +102,7 @@ class Transformer(Module):
 
     def __call__(self, x):
         self.project(x)
-        self.project(x)
+        self.project(input=x)
         self.classify(Tensor(x.shape[0], 64))
 
 

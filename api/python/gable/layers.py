@@ -4,7 +4,7 @@
     python3 -m gable.layers model.onnx --input 1x3x224x224 > my.txt   # where the model leaves its input's size open
     python3 -m gable.layers vit.onnx --linear > my.txt                # fully connected layers too, as 1x1 convolutions
 
-    from gable import layers                                          # PyTorch: runs the model once
+    from gable import layers                                          # PyTorch 2.0 or later: runs the model once
     print(layers.of_torch(model, torch.empty(1, 3, 224, 224), name="my"))
 
 Layers that gable can't express (1-D, 3-D and transposed convolutions) are comments in the list and go to stderr.
@@ -84,14 +84,15 @@ def of_torch(model, *inputs, name: str = "", linear: bool = False) -> str:
 
     layers, left_out = [], []
 
-    def hook(module, arguments, result) -> None:
+    def hook(module, arguments, keywords, result) -> None:
+        x = tuple(next(iter(arguments or keywords.values())).shape)
         if "Linear" in _bases(module):
-            layers.append(fully_connected(tuple(arguments[0].shape), module.weight.shape[0]))
+            layers.append(fully_connected(x, module.weight.shape[0]))
             return
         if "Conv2d" not in _bases(module):
             left_out.append(f"{type(module).__name__} {tuple(module.weight.shape)}")
             return
-        x, y = tuple(arguments[0].shape), tuple(result.shape)
+        y = tuple(result.shape)
         window, stride, dilation = tuple(module.weight.shape[2:]), tuple(module.stride), tuple(module.dilation)
         padding = (0, 0) if isinstance(module.padding, str) else tuple(module.padding)
         # padding="same", or a subclass that pads by itself
@@ -100,7 +101,7 @@ def of_torch(model, *inputs, name: str = "", linear: bool = False) -> str:
         layers.append(Convolution(x if len(x) == 4 else (1, *x), y[-3], y[-2:], window, stride, padding, dilation,
                                   module.groups))
 
-    hooks = [module.register_forward_hook(hook) for module in model.modules()
+    hooks = [module.register_forward_hook(hook, with_kwargs=True) for module in model.modules()
              if _is_convolution(module) or (linear and "Linear" in _bases(module))]
     training = [module for module in model.modules() if module.training]
     try:
