@@ -617,7 +617,6 @@ class Search {
       const std::int64_t first = column * columns.dilation - columns.pad;
       b_.column_outputs.push_back(taps_inside(first, columns.size, columns.stride, g_.columns));
     }
-    lay_out_border(b_);
   }
 
   const Conv2dProblem& p_;

@@ -6,6 +6,7 @@
 
 #include "cpu/bf16/conv2d.h"
 #include "cpu/bf16/description.h"
+#include "cpu/bf16/in_rows.h"
 #include "cpu/bf16/pack.h"
 #include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
@@ -55,6 +56,7 @@ Bf16Conv2dPlan::Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const
       blocking_(bf16::blocking_of(problem, products, unit, threads)),
       non_temporal_(stores_non_temporal(problem, blocking_.geometry, stores)),
       workspace_(static_cast<std::size_t>(threads) * blocking_.thread_bytes / sizeof(float)) {
+  bf16::lay_out_border(blocking_);
   for (int thread = 0; thread < threads; ++thread) {
     *reinterpret_cast<bf16::StagedInput*>(thread_workspace(thread) + bf16::staged_input_offset(unit)) = {};
   }

@@ -256,6 +256,7 @@ BorderHalf border_half(const Blocking& b, const TapRange& columns) {
 }  // namespace
 
 void lay_out_border(Blocking& b) {
+  if (b.input != InputPath::in_rows || b.terms.fold > 1) return;
   b.row_halves = ceil_div(b.work.columns, even_part(b.work.columns, b.positions));
   b.border_halves.assign(static_cast<std::size_t>(b.work.column_blocks * b.row_halves), BorderHalf{});
   for (std::int64_t block = 0; block < b.work.column_blocks; ++block) {

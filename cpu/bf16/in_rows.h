@@ -31,7 +31,7 @@ constexpr bool takes_few_in_parts(std::int64_t columns, std::int64_t rows) {
   return columns == 1 || (columns <= kBorderColumns && columns * rows == 2);
 }
 
-/// Fills border_halves of a cut that reads windows in rows, not folded.
+/// Fills border_halves of a cut that reads windows in rows, not folded. Plans alone run it, estimates have no masks.
 void lay_out_border(Blocking& b);
 
 /// Cycles of a run, by a cut that stages or that reads the image in rows.
