@@ -44,7 +44,7 @@ lint_command() {
 }
 
 docs_command() {
-  local log=$build/docs/warnings.txt functions
+  local log=$build/docs/warnings.txt warnings
   ensure_build_folder
   ensure_packages docs
   command -v doxygen >/dev/null || fail "docs needs doxygen"
@@ -52,8 +52,9 @@ docs_command() {
   mkdir -p "$build/docs"
   (cd "$root" && doxygen docs/Doxyfile >"$build/docs/doxygen.log" 2>&1) ||
     fail_with_log "$build/docs/doxygen.log" "doxygen failed"
-  functions=$(grep '(function) .* is not documented' "$log" | grep -vE '=default|~[A-Z]' |
+  # Fields whose names say all, and moves, need no comment.
+  warnings=$(grep -vE '\((variable|enumeration)\) .* is not documented|=default|~[A-Z]|&&' "$log" |
     sed "s|^$root/||" | sort -u || true)
-  if [[ -n $functions ]]; then printf 'Public functions without a comment:\n%s\n' "$functions"; fi
+  if [[ -n $warnings ]]; then printf 'Doxygen warns:\n%s\n' "$warnings"; fi
   say "The reference is build/docs/api/index.html; all of Doxygen's warnings are in build/docs/warnings.txt"
 }

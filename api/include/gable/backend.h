@@ -29,9 +29,9 @@ class StudyImpl;  // gable/study_backend.h
 
 /// The parts of backend[:selector][?option=value...].
 struct DeviceUri {
-  std::string backend{};
-  std::string selector{};
-  std::map<std::string, std::string> options{};
+  std::string backend{};                         ///< "cpu"
+  std::string selector{};                        ///< "avx2"; empty: the backend's own choice
+  std::map<std::string, std::string> options{};  ///< {"threads", "2"}
 };
 
 /// Throws Error(invalid_argument) naming the part that is wrong.
@@ -67,18 +67,20 @@ GABLE_API std::uint64_t packing_key(std::string_view description);
 /// Checked pointers: their shapes, dtypes and memory are what the op says, and the output overlaps no input, except
 /// that the output of an Add may be exactly one of its inputs.
 struct RunArguments {
-  const void* inputs[2] = {nullptr, nullptr};
-  const void* weights = nullptr;  ///< packed
-  const float* bias = nullptr;
+  const void* inputs[2] = {nullptr, nullptr};  ///< x, or a and b of an Add
+  const void* weights = nullptr;               ///< packed; null for ops without
+  const float* bias = nullptr;                 ///< f32, one a channel of the output; null for ops without
   void* output = nullptr;
   void* stream = nullptr;
 };
 
+/// The backend's side of a Plan: one op bound to one kernel, with its workspace.
 class GABLE_API PlanImpl {
  public:
+  /// Allocates whatever run() needs.
   explicit PlanImpl(PlanDetails details) : details_(std::move(details)) {}
   virtual ~PlanImpl();
-  const PlanDetails& details() const { return details_; }
+  const PlanDetails& details() const { return details_; }  ///< as given to the constructor
   /// Reorders dense row-major weights into `packed`, which has details().packed_bytes. Both lie in the device's memory.
   virtual void pack(const void* weights, void* packed);
   /// Computes. Allocates nothing.
@@ -116,7 +118,7 @@ struct KernelOffer {
   std::function<std::unique_ptr<PlanImpl>(const PlanSearch&)> search{};
   std::optional<double> seconds{};  ///< estimated time of a run, where the kernel has a model of it
 
-  bool supported() const { return refusal.empty(); }
+  bool supported() const { return refusal.empty(); }  ///< the kernel can run the op
 };
 
 class DeviceImpl;
@@ -134,9 +136,10 @@ struct Choice {
 /// An open device. Ops that reach it are validated.
 class GABLE_API DeviceImpl {
  public:
+  /// `info` is as probe() gives it.
   explicit DeviceImpl(DeviceInfo info) : info_(std::move(info)) {}
   virtual ~DeviceImpl();
-  const DeviceInfo& info() const { return info_; }
+  const DeviceInfo& info() const { return info_; }  ///< as given to the constructor, with the library
   void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
   /// The answers of all kernels that the device considers for `op`, best first. `op` is valid.
   virtual std::vector<KernelOffer> offers(const Op& op) const = 0;
@@ -163,6 +166,7 @@ class GABLE_API DeviceImpl {
   /// The tensors are checked: equal shape, dtype and order; apart, or the same. Throws Error(invalid_argument) for
   /// memory that the device does not reach.
   virtual void copy(const ConstTensorView& from, const TensorView& to, void* stream) const;
+  /// A new stream; the default gives the default one. Throws Error(device_failure).
   virtual Stream stream() const;
   /// Waits until the work on the stream has finished. Throws Error(device_failure), also for earlier failures of it.
   virtual void synchronize(void* stream) const;
@@ -182,6 +186,7 @@ class GABLE_API DeviceImpl {
 /// from quick_offers(): making that plan may still fail.
 GABLE_API std::string why_refused(const DeviceImpl& device, const Op& op, const std::vector<KernelOffer>& offers);
 
+/// What a plugin adds to gable: it lists its devices and opens them.
 class GABLE_API Backend {
  public:
   virtual ~Backend();

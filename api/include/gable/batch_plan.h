@@ -46,7 +46,7 @@ class GABLE_API BatchPlan {
   BatchPlan& operator=(BatchPlan&&) noexcept;
   ~BatchPlan();
 
-  BatchRange range() const;
+  BatchRange range() const;  ///< as given to Device::plan()
   /// "batches 1 to 7: cpu/pointwise": a line for each run of batches with one device and kernel. The kernel is that of
   /// the first batch; the device may take another of its kernels for the others.
   std::string explain() const;
@@ -59,13 +59,15 @@ class GABLE_API BatchPlan {
   /// Error(invalid_argument), Error(out_of_memory).
   BatchWeights pack(const ConstTensorView& weights) const;
 
-  /// Plan::run() of the plan of x's batch, which is x.shape[0]. Of a Conv2d or Matmul:
+  /// Plan::run() of the plan of x's batch, which is x.shape[0], for a Conv2d or Matmul. Throws what Plan::run() throws,
+  /// and Error(invalid_argument) for a batch outside the range or an op that takes other tensors. So do the others.
   void run(const ConstTensorView& x, const BatchWeights& weights, const TensorView& y, const Stream& stream = {}) const;
+  /// The same with a bias: f32, one for each channel of the output.
   void run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;
-  /// Of a MaxPool or Reorder, and of an Add. All throw what Plan::run() throws, and Error(invalid_argument) for a batch
-  /// outside the range or an op that takes other tensors.
+  /// Of a MaxPool or Reorder.
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
+  /// Of an Add; y may be exactly a or b.
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 
  private:

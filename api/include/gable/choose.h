@@ -25,7 +25,7 @@ struct Candidate {
   double copies = 0;      ///< of `predicted`: input, bias and output between the tensors' memory and the device's
   std::string program{};  ///< which of the kernel's programs was measured, where it has many (engines of cuDNN)
 
-  bool supported() const { return refusal.empty(); }
+  bool supported() const { return refusal.empty(); }  ///< it can run the op
 };
 
 /// How `auto` came to its answer.
@@ -34,6 +34,7 @@ enum class ChoiceSource {
   measured  ///< the op was tuned before, by this process or by another: the times are in the cache
 };
 
+/// The candidates for an op, as choose() and tune() give them.
 struct Ranking {
   std::vector<Candidate> candidates{};  ///< the first supported one runs the op; refused ones come last
   ChoiceSource source = ChoiceSource::model;

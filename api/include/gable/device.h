@@ -18,11 +18,12 @@ namespace gable {
 class DeviceImpl;
 struct Candidate;
 
+/// A device as devices() lists it, whether it can be opened or not.
 struct DeviceInfo {
-  std::string uri{};      ///< what open() takes: "cpu", "cpu:avx2", "onednn", "cuda:0"
-  std::string backend{};  ///< "cpu", "onednn", "cuda", ...
-  std::string name{};     ///< the hardware and what drives it: "AMD EPYC ... (avx512)"
-  bool available = false;
+  std::string uri{};                   ///< what open() takes: "cpu", "cpu:avx2", "onednn", "cuda:0"
+  std::string backend{};               ///< "cpu", "onednn", "cuda", ...
+  std::string name{};                  ///< the hardware and what drives it: "AMD EPYC ... (avx512)"
+  bool available = false;              ///< open() would succeed
   std::string reason{};                ///< why not, in the loader's or the driver's own words
   Memory memory{};                     ///< where the device's tensors lie
   std::string library{};               ///< file of the plugin; empty for the backends inside libgable
@@ -39,9 +40,10 @@ struct KernelSupport {
 /// A cheap handle; copies share the device. Memory loops, PageRank and ceilings are in gable/study.h.
 class GABLE_API Device {
  public:
+  /// open()'s.
   explicit Device(std::shared_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}
 
-  const DeviceInfo& info() const;
+  const DeviceInfo& info() const;  ///< as devices() lists it
   /// All kernels that the device considers for `op`, best first; kernels that can't run it have the reason. Throws
   /// Error(invalid_argument) for an op that validate() refuses.
   std::vector<KernelSupport> query(const Op& op) const;

@@ -17,10 +17,12 @@ enum class ErrorCode : int {
   out_of_memory = 5,   ///< host or device memory; the message has the bytes asked for
 };
 
+/// Every failure of gable. what() names the value at fault.
 class GABLE_API Error : public std::runtime_error {
  public:
+  /// Also for backends, which throw the codes that gable/backend.h names.
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  ErrorCode code() const noexcept { return code_; }
+  ErrorCode code() const noexcept { return code_; }  ///< what kind of failure, for programs
 
  private:
   ErrorCode code_;

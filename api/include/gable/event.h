@@ -14,6 +14,7 @@ class EventImpl;
 /// Made by Device::event(). Copies share the mark.
 class GABLE_API Event {
  public:
+  /// Device::event()'s.
   explicit Event(std::shared_ptr<EventImpl> impl) : impl_(std::move(impl)) {}
 
   /// Puts the mark on the stream. It is reached when all earlier work on the stream has finished. Throws

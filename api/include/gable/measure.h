@@ -36,6 +36,7 @@ enum class CounterUse {
   declared,   ///< no counter is opened
 };
 
+/// How a callable is measured, and what it declares. The order is that of designated initialisers.
 struct MeasureOptions {
   CacheState cache = CacheState::warm;
   std::optional<double> flop{};   ///< declared W of one call: multiplications and additions, an FMA is two
@@ -56,10 +57,10 @@ struct MeasureOptions {
 
 /// T of one call, in seconds.
 struct MeasuredTime {
-  double seconds = 0;  ///< median
-  double q1 = 0, q3 = 0, fastest = 0;
-  int runs = 0;           ///< samples
-  int calls_per_run = 1;  ///< of a sample
+  double seconds = 0;                  ///< median
+  double q1 = 0, q3 = 0, fastest = 0;  ///< quartiles, least
+  int runs = 0;                        ///< samples
+  int calls_per_run = 1;               ///< of a sample
 };
 
 /// W in FLOP, or Q at one level in bytes.
@@ -75,6 +76,7 @@ struct MeasuredQuantity {
   std::string reason{};              ///< why no counter gave the value: what each source lacks here
 };
 
+/// What measure() found.
 struct GABLE_API Measurement {
   std::string name{};
   MeasureOptions options{};

@@ -16,7 +16,7 @@ namespace gable {
 struct Epilogue {
   bool bias = false;  ///< one f32 a channel of the output, whatever the dtype
   Activation activation = Activation::none;
-  PoolWindow max_pool{};
+  PoolWindow max_pool{};  ///< {0, 0}: none
   bool operator==(const Epilogue&) const = default;
 };
 
@@ -26,9 +26,9 @@ struct Conv2d {
   Shape input{};    ///< (N, C, H, W)
   Shape weights{};  ///< (K, C / groups, R, S), row-major
   Extent stride{1, 1};
-  Padding padding{};
-  Extent dilation{1, 1};
-  std::int64_t groups = 1;
+  Padding padding{};             ///< zeros
+  Extent dilation{1, 1};         ///< distance of taps
+  std::int64_t groups = 1;       ///< divides C and K
   DType dtype = DType::f32;      ///< of x, weights and y
   Layout layout = Layout::nchw;  ///< of x and y
   Math math = Math::strict;
@@ -40,9 +40,9 @@ struct Conv2d {
 /// c[m,n] = activation( sum over k of a[m,k] * b[k,n] + bias[n] ), all row-major; b is packed like weights.
 struct Matmul {
   std::int64_t m = 1, n = 1, k = 1;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;  ///< of a, b and c
   Math math = Math::strict;
-  bool bias = false;
+  bool bias = false;  ///< n values of f32
   Activation activation = Activation::none;
   bool operator==(const Matmul&) const = default;
 };
@@ -61,9 +61,9 @@ struct MaxPool {
 /// A tile of row_chunk x free_dim neighbouring elements, as an accelerator with 128 partitions cuts a vector: row_chunk
 /// elements (the lanes in use) are computed at once, in free_dim consecutive steps.
 struct Tile {
-  std::int64_t row_chunk = 0;  ///< 1 ... 128
-  std::int64_t free_dim = 0;   ///< at least 1
-  explicit operator bool() const { return row_chunk != 0 || free_dim != 0; }
+  std::int64_t row_chunk = 0;                                                 ///< 1 ... 128
+  std::int64_t free_dim = 0;                                                  ///< at least 1
+  explicit operator bool() const { return row_chunk != 0 || free_dim != 0; }  ///< a tile was given
   bool operator==(const Tile&) const = default;
 };
 
@@ -100,9 +100,9 @@ using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder>;
 /// 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least that any implementation can move.
 struct Work {
   double flop = 0;
-  double bytes_read = 0;     ///< inputs, weights and bias
-  double bytes_written = 0;  ///< the (pooled) output
-  double bytes() const { return bytes_read + bytes_written; }
+  double bytes_read = 0;                                       ///< inputs, weights and bias
+  double bytes_written = 0;                                    ///< the (pooled) output
+  double bytes() const { return bytes_read + bytes_written; }  ///< Q, the least possible
 };
 
 /// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder".

@@ -21,6 +21,7 @@ class DeviceImpl;
 class GABLE_API Stream {
  public:
   Stream() = default;
+  /// Device::stream()'s: a native stream and how to release it.
   explicit Stream(std::shared_ptr<void> handle) : handle_(std::move(handle)) {}
   /// A stream that the application owns, e.g. a cudaStream_t.
   static Stream borrow(void* native) { return Stream(std::shared_ptr<void>(std::shared_ptr<void>(), native)); }
@@ -41,6 +42,7 @@ struct ErrorBound {
   double rounding = 0;
   double absolute = 0;
 
+  /// The bound for one element, whose `magnitude` is M.
   double tolerance(double exact, double magnitude) const {
     return accumulation * magnitude + rounding * (exact < 0 ? -exact : exact) + absolute;
   }
@@ -60,12 +62,13 @@ struct Arithmetic {
 class GABLE_API PackedWeights {
  public:
   PackedWeights() = default;
+  /// Plan::pack()'s.
   PackedWeights(Tensor::Storage storage, std::size_t bytes, std::uint64_t key)
       : storage_(std::move(storage)), bytes_(bytes), key_(key) {}
 
-  const void* data() const { return storage_.get(); }
-  std::size_t bytes() const { return bytes_; }
-  std::uint64_t key() const { return key_; }  ///< equal keys mean the same packing
+  const void* data() const { return storage_.get(); }  ///< in the memory of the plan
+  std::size_t bytes() const { return bytes_; }         ///< of data()
+  std::uint64_t key() const { return key_; }           ///< equal keys mean the same packing
 
  private:
   Tensor::Storage storage_;
@@ -85,16 +88,16 @@ class GABLE_API Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
-  const Op& op() const;
+  const Op& op() const;               ///< as given to Device::plan()
   const Shape& output_shape() const;  ///< of y, after a fused pool
   Work work() const;                  ///< of one run
   /// What `auto` chose and why, if it did; then kernel, target, tile, blocking, fusion, threads; then a line for each
   /// kernel of the device that refused the op, with its reason.
   std::string explain() const;
-  std::string kernel() const;  ///< as query() and ?kernel= name it
-  bool fused() const;          ///< the whole epilogue runs inside the kernel
-  ErrorBound error_bound() const;
-  Arithmetic arithmetic() const;
+  std::string kernel() const;           ///< as query() and ?kernel= name it
+  bool fused() const;                   ///< the whole epilogue runs inside the kernel
+  ErrorBound error_bound() const;       ///< of its results
+  Arithmetic arithmetic() const;        ///< what its roof is made of
   std::size_t workspace_bytes() const;  ///< the plan's own memory, besides the tensors
   int threads() const;                  ///< of the CPU, that run() uses: may be fewer than the device has; 0 on a GPU
   std::string device_uri() const;       ///< of the device that runs the plan: "cpu" where `auto` chose the CPU
@@ -114,11 +117,12 @@ class GABLE_API Plan {
   /// naming the tensor.
   void run(const ConstTensorView& x, const PackedWeights& weights, const TensorView& y,
            const Stream& stream = {}) const;
+  /// The same with a bias.
   void run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;
-  /// Run ops with one input, and with two, under the same rules. One exception: the output of an Add may be exactly one
-  /// of its inputs (a = a + b).
+  /// Runs an op with one input under the same rules: a MaxPool, Transpose or Reorder.
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
+  /// Runs an Add. Its output may be exactly one of its inputs (a = a + b).
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 
  private:

@@ -16,7 +16,9 @@ namespace gable {
 struct FusedPool {
   std::int64_t h = 1, w = 1, stride_h = 1, stride_w = 1;
 
+  /// No pool.
   constexpr bool none() const { return h == 1 && w == 1 && stride_h == 1 && stride_w == 1; }
+  /// The pool that most kernels fuse.
   constexpr bool is_2x2() const { return h == 2 && w == 2 && stride_h == 2 && stride_w == 2; }
 };
 
@@ -36,14 +38,13 @@ struct Conv2dProblem {
   Activation activation = Activation::none;
   FusedPool pool{};
 
-  // Of y, after the pool.
-  constexpr std::int64_t out_h() const { return (ho - pool.h) / pool.stride_h + 1; }
-  constexpr std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }
-  constexpr std::int64_t group_c() const { return c / groups; }
-  constexpr std::int64_t group_k() const { return k / groups; }
-  constexpr std::int64_t x_elements() const { return n * c * h * w; }
-  constexpr std::int64_t conv_elements() const { return n * k * ho * wo; }  // before the pool
-  constexpr std::int64_t y_elements() const { return n * k * out_h() * out_w(); }
+  constexpr std::int64_t out_h() const { return (ho - pool.h) / pool.stride_h + 1; }  ///< of y, after the pool
+  constexpr std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }  ///< of y, after the pool
+  constexpr std::int64_t group_c() const { return c / groups; }                       ///< input channels of a group
+  constexpr std::int64_t group_k() const { return k / groups; }                       ///< output channels of a group
+  constexpr std::int64_t x_elements() const { return n * c * h * w; }                 ///< all images
+  constexpr std::int64_t conv_elements() const { return n * k * ho * wo; }            ///< before the pool
+  constexpr std::int64_t y_elements() const { return n * k * out_h() * out_w(); }     ///< after the pool
 };
 
 /// Where the weight of output channel o, input channel i of its group and tap (kh, kw) lies, in elements from the

@@ -37,6 +37,7 @@ struct Ceiling {
   std::string note{};             ///< what is counted, and anything unusual about the measurement
 };
 
+/// How device_ceilings() measures.
 struct CeilingRequest {
   bool quick = false;                                   ///< fewer and shorter runs
   std::function<void(const std::string& next)> next{};  ///< called before each measurement, if set
@@ -67,10 +68,11 @@ struct MemoryLoop {
 struct PagerankLoop {
   std::span<const std::int64_t> offsets;  ///< one more than the vertices; the last is the number of edges
   std::span<const std::int32_t> sources;
-  std::span<const std::int32_t> out_degrees;
-  float damping = 0.85F;
+  std::span<const std::int32_t> out_degrees;  ///< out(u)
+  float damping = 0.85F;                      ///< d
 };
 
+/// What a loop does in one pass.
 struct LoopDetails {
   std::string kernel{};
   double bytes = 0;  ///< read and written by one pass: exact for a MemoryLoop, the least possible for PageRank
@@ -82,9 +84,10 @@ class LoopImpl;
 /// A loop with its memory in place.
 class GABLE_API Loop {
  public:
+  /// device_loop()'s.
   explicit Loop(std::shared_ptr<LoopImpl> impl) : impl_(std::move(impl)) {}
 
-  const LoopDetails& details() const;
+  const LoopDetails& details() const;  ///< kernel, and bytes and FLOP of a pass
   /// Runs `passes` passes; for PageRank, `passes` steps from the uniform vector. Asynchronous on a stream where the
   /// device is. Throws Error(invalid_argument) for less than one pass.
   void run(int passes, const Stream& stream = {}) const;

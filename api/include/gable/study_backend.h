@@ -13,9 +13,11 @@ namespace gable {
 /// The backend's side of a Loop. `passes` is at least 1.
 class GABLE_API LoopImpl {
  public:
+  /// Allocates the loop's memory.
   explicit LoopImpl(LoopDetails details) : details_(std::move(details)) {}
   virtual ~LoopImpl();
-  const LoopDetails& details() const { return details_; }
+  const LoopDetails& details() const { return details_; }  ///< as given to the constructor
+  /// Runs on `stream`; null is the default one.
   virtual void run(int passes, void* stream) = 0;
   /// Waits. Empty where the loop computes nothing.
   virtual std::vector<float> result() const;
@@ -28,8 +30,11 @@ class GABLE_API LoopImpl {
 class GABLE_API StudyImpl {
  public:
   virtual ~StudyImpl();
+  /// Of device_ceilings().
   virtual std::vector<Ceiling> ceilings(const CeilingRequest& request) const = 0;
+  /// Throws Error(unsupported) where the device has no such loop, Error(out_of_memory).
   virtual std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const = 0;
+  /// The same.
   virtual std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const = 0;
 };
 

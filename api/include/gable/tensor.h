@@ -17,7 +17,7 @@ namespace gable {
 struct Memory {
   enum class Kind : std::uint8_t { host, cuda };
   Kind kind = Kind::host;
-  int index = 0;
+  int index = 0;  ///< of the GPU
   bool operator==(const Memory&) const = default;
 };
 
@@ -28,15 +28,18 @@ GABLE_API std::string to_string(Memory memory);  ///< "host" or "cuda:0"
 GABLE_API bool same_order(const Shape& shape, Layout a, Layout b);
 
 namespace detail {
+/// What TensorView and ConstTensorView have.
 template <typename Pointer>
 struct View {
   Pointer data = nullptr;
   DType dtype = DType::f32;
-  Shape shape;
+  Shape shape;  ///< (N, C, H, W) whatever the layout
   Layout layout = Layout::nchw;
   Memory memory;
 
-  std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(shape.elements()) * size_of(dtype);
+  }  ///< of all elements
 };
 }  // namespace detail
 
@@ -44,6 +47,7 @@ struct View {
 /// plans check what they get.
 struct TensorView : detail::View<void*> {
   TensorView() = default;
+  /// `dims` are (N, C, H, W) whatever the order.
   TensorView(void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
       : detail::View<void*>{pointer, type, dims, order, where} {}
 };
@@ -51,8 +55,10 @@ struct TensorView : detail::View<void*> {
 /// The same, read-only. A TensorView converts to it.
 struct ConstTensorView : detail::View<const void*> {
   ConstTensorView() = default;
+  /// `dims` are (N, C, H, W) whatever the order.
   ConstTensorView(const void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
       : detail::View<const void*>{pointer, type, dims, order, where} {}
+  /// Of the same memory.
   ConstTensorView(const TensorView& v) : detail::View<const void*>{v.data, v.dtype, v.shape, v.layout, v.memory} {}
 };
 
@@ -67,6 +73,7 @@ class GABLE_API Tensor {
   Tensor() = default;
   /// Uninitialised host memory. Throws Error(out_of_memory), or Error(invalid_argument) on a dimension below 1.
   Tensor(DType dtype, const Shape& shape, Layout layout = Layout::nchw);
+  /// Device::tensor()'s.
   Tensor(Storage storage, const TensorView& view) : storage_(std::move(storage)), view_(view) {}
   Tensor(Tensor&& other) noexcept
       : storage_(std::move(other.storage_)), view_(std::exchange(other.view_, TensorView())) {}
@@ -78,16 +85,16 @@ class GABLE_API Tensor {
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
-  const TensorView& view() const { return view_; }
-  operator TensorView() const { return view_; }
-  operator ConstTensorView() const { return view_; }
+  const TensorView& view() const { return view_; }    ///< valid while the tensor lives
+  operator TensorView() const { return view_; }       ///< view()
+  operator ConstTensorView() const { return view_; }  ///< view(), read-only
 
-  void* data() const { return view_.data; }
-  DType dtype() const { return view_.dtype; }
-  const Shape& shape() const { return view_.shape; }
-  Layout layout() const { return view_.layout; }
-  std::size_t bytes() const { return view_.data == nullptr ? 0 : view_.bytes(); }
-  const Storage& storage() const { return storage_; }
+  void* data() const { return view_.data; }                                        ///< null if the tensor is empty
+  DType dtype() const { return view_.dtype; }                                      ///< of its elements
+  const Shape& shape() const { return view_.shape; }                               ///< (N, C, H, W) whatever the layout
+  Layout layout() const { return view_.layout; }                                   ///< in memory
+  std::size_t bytes() const { return view_.data == nullptr ? 0 : view_.bytes(); }  ///< of all elements
+  const Storage& storage() const { return storage_; }  ///< keeps the memory alive without the tensor
 
   /// Typed pointer to host elements: float for f32, std::uint16_t bit patterns for f16 and bf16.
   template <typename T>
