@@ -52,8 +52,8 @@ docs_command() {
   mkdir -p "$build/docs"
   (cd "$root" && doxygen docs/Doxyfile >"$build/docs/doxygen.log" 2>&1) ||
     fail_with_log "$build/docs/doxygen.log" "doxygen failed"
-  # Fields whose names say all, and moves, need no comment.
-  warnings=$(grep -vE '\((variable|enumeration)\) .* is not documented|=default|~[A-Z]|&&' "$log" |
+  # Fields whose names say all, and moves, need no comment; overloads share the first one's.
+  warnings=$(grep -vE '\((variable|enumeration)\) .* is not documented|=default|~[A-Z]|&&|Member (run|ConstTensorView|PoolWindow)\(' "$log" |
     sed "s|^$root/||" | sort -u || true)
   if [[ -n $warnings ]]; then printf 'Doxygen warns:\n%s\n' "$warnings"; fi
   say "The reference is build/docs/api/index.html; all of Doxygen's warnings are in build/docs/warnings.txt"

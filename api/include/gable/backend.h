@@ -69,16 +69,14 @@ GABLE_API std::uint64_t packing_key(std::string_view description);
 struct RunArguments {
   const void* inputs[2] = {nullptr, nullptr};  ///< x, or a and b of an Add
   const void* weights = nullptr;               ///< packed; null for ops without
-  const float* bias = nullptr;                 ///< f32, one a channel of the output; null for ops without
+  const float* bias = nullptr;                 ///< one f32 for each channel of the output; null for ops without
   void* output = nullptr;
   void* stream = nullptr;
 };
-
 /// The backend's side of a Plan: one op bound to one kernel, with its workspace.
 class GABLE_API PlanImpl {
  public:
-  /// Allocates whatever run() needs.
-  explicit PlanImpl(PlanDetails details) : details_(std::move(details)) {}
+  explicit PlanImpl(PlanDetails details) : details_(std::move(details)) {}  ///< allocates what run() needs
   virtual ~PlanImpl();
   const PlanDetails& details() const { return details_; }  ///< as given to the constructor
   /// Reorders dense row-major weights into `packed`, which has details().packed_bytes. Both lie in the device's memory.
@@ -136,10 +134,9 @@ struct Choice {
 /// An open device. Ops that reach it are validated.
 class GABLE_API DeviceImpl {
  public:
-  /// `info` is as probe() gives it.
-  explicit DeviceImpl(DeviceInfo info) : info_(std::move(info)) {}
+  explicit DeviceImpl(DeviceInfo info) : info_(std::move(info)) {}  ///< `info` is as probe() gives it
   virtual ~DeviceImpl();
-  const DeviceInfo& info() const { return info_; }  ///< as given to the constructor, with the library
+  const DeviceInfo& info() const { return info_; }                     ///< as given, with the library
   void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
   /// The answers of all kernels that the device considers for `op`, best first. `op` is valid.
   virtual std::vector<KernelOffer> offers(const Op& op) const = 0;
@@ -166,8 +163,7 @@ class GABLE_API DeviceImpl {
   /// The tensors are checked: equal shape, dtype and order; apart, or the same. Throws Error(invalid_argument) for
   /// memory that the device does not reach.
   virtual void copy(const ConstTensorView& from, const TensorView& to, void* stream) const;
-  /// A new stream; the default gives the default one. Throws Error(device_failure).
-  virtual Stream stream() const;
+  virtual Stream stream() const;  ///< a new one, as Device::stream(); without an override the default one
   /// Waits until the work on the stream has finished. Throws Error(device_failure), also for earlier failures of it.
   virtual void synchronize(void* stream) const;
   /// Throws Error(unsupported) if there are no events.
@@ -185,7 +181,6 @@ class GABLE_API DeviceImpl {
 /// kernels of an `auto` are named "device/kernel". Device::query() has every kernel's reason. What would do is known
 /// from quick_offers(): making that plan may still fail.
 GABLE_API std::string why_refused(const DeviceImpl& device, const Op& op, const std::vector<KernelOffer>& offers);
-
 /// What a plugin adds to gable: it lists its devices and opens them.
 class GABLE_API Backend {
  public:

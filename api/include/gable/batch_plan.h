@@ -59,15 +59,13 @@ class GABLE_API BatchPlan {
   /// Error(invalid_argument), Error(out_of_memory).
   BatchWeights pack(const ConstTensorView& weights) const;
 
-  /// Plan::run() of the plan of x's batch, which is x.shape[0], for a Conv2d or Matmul. Throws what Plan::run() throws,
-  /// and Error(invalid_argument) for a batch outside the range or an op that takes other tensors. So do the others.
+  /// Plan::run() of the plan of x's batch, which is x.shape[0], of a Conv2d or Matmul: without a bias, or with one.
   void run(const ConstTensorView& x, const BatchWeights& weights, const TensorView& y, const Stream& stream = {}) const;
-  /// The same with a bias: f32, one for each channel of the output.
   void run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias, const TensorView& y,
-           const Stream& stream = {}) const;
-  /// Of a MaxPool or Reorder.
+           const Stream& stream = {}) const;  ///< `bias` has one f32 for each channel of the output
+  /// Of a MaxPool or Reorder, and of an Add. All throw what Plan::run() throws, and Error(invalid_argument) for a batch
+  /// outside the range or an op that takes other tensors.
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
-  /// Of an Add; y may be exactly a or b.
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 
  private:

@@ -33,7 +33,6 @@ enum class ChoiceSource {
   model,    ///< predicted times
   measured  ///< the op was tuned before, by this process or by another: the times are in the cache
 };
-
 /// The candidates for an op, as choose() and tune() give them.
 struct Ranking {
   std::vector<Candidate> candidates{};  ///< the first supported one runs the op; refused ones come last

@@ -17,7 +17,6 @@ namespace gable {
 
 class DeviceImpl;
 struct Candidate;
-
 /// A device as devices() lists it, whether it can be opened or not.
 struct DeviceInfo {
   std::string uri{};                   ///< what open() takes: "cpu", "cpu:avx2", "onednn", "cuda:0"
@@ -40,8 +39,7 @@ struct KernelSupport {
 /// A cheap handle; copies share the device. Memory loops, PageRank and ceilings are in gable/study.h.
 class GABLE_API Device {
  public:
-  /// open()'s.
-  explicit Device(std::shared_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}
+  explicit Device(std::shared_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}  ///< open()'s
 
   const DeviceInfo& info() const;  ///< as devices() lists it
   /// All kernels that the device considers for `op`, best first; kernels that can't run it have the reason. Throws

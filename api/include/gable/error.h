@@ -16,13 +16,11 @@ enum class ErrorCode : int {
   device_failure = 4,  ///< the device or its driver failed during the call
   out_of_memory = 5,   ///< host or device memory; the message has the bytes asked for
 };
-
 /// Every failure of gable. what() names the value at fault.
 class GABLE_API Error : public std::runtime_error {
  public:
-  /// Also for backends, which throw the codes that gable/backend.h names.
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  ErrorCode code() const noexcept { return code_; }  ///< what kind of failure, for programs
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}  ///< for backends too
+  ErrorCode code() const noexcept { return code_; }  ///< the kind of failure
 
  private:
   ErrorCode code_;

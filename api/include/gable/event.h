@@ -14,8 +14,7 @@ class EventImpl;
 /// Made by Device::event(). Copies share the mark.
 class GABLE_API Event {
  public:
-  /// Device::event()'s.
-  explicit Event(std::shared_ptr<EventImpl> impl) : impl_(std::move(impl)) {}
+  explicit Event(std::shared_ptr<EventImpl> impl) : impl_(std::move(impl)) {}  ///< Device::event()'s
 
   /// Puts the mark on the stream. It is reached when all earlier work on the stream has finished. Throws
   /// Error(device_failure).

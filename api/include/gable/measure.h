@@ -35,8 +35,7 @@ enum class CounterUse {
   counter,    ///< counters; an Error if there are none
   declared,   ///< no counter is opened
 };
-
-/// How a callable is measured, and what it declares. The order is that of designated initialisers.
+/// How a callable is measured, and what it declares. Designated initialisers need this order.
 struct MeasureOptions {
   CacheState cache = CacheState::warm;
   std::optional<double> flop{};   ///< declared W of one call: multiplications and additions, an FMA is two
@@ -75,7 +74,6 @@ struct MeasuredQuantity {
   std::string note{};                ///< limits of the value
   std::string reason{};              ///< why no counter gave the value: what each source lacks here
 };
-
 /// What measure() found.
 struct GABLE_API Measurement {
   std::string name{};

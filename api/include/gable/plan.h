@@ -21,8 +21,7 @@ class DeviceImpl;
 class GABLE_API Stream {
  public:
   Stream() = default;
-  /// Device::stream()'s: a native stream and how to release it.
-  explicit Stream(std::shared_ptr<void> handle) : handle_(std::move(handle)) {}
+  explicit Stream(std::shared_ptr<void> handle) : handle_(std::move(handle)) {}  ///< Device::stream()'s
   /// A stream that the application owns, e.g. a cudaStream_t.
   static Stream borrow(void* native) { return Stream(std::shared_ptr<void>(std::shared_ptr<void>(), native)); }
   void* native() const { return handle_.get(); }  ///< cudaStream_t on CUDA devices, null on the CPU
@@ -41,7 +40,6 @@ struct ErrorBound {
   double accumulation = 0;
   double rounding = 0;
   double absolute = 0;
-
   /// The bound for one element, whose `magnitude` is M.
   double tolerance(double exact, double magnitude) const {
     return accumulation * magnitude + rounding * (exact < 0 ? -exact : exact) + absolute;
@@ -62,9 +60,8 @@ struct Arithmetic {
 class GABLE_API PackedWeights {
  public:
   PackedWeights() = default;
-  /// Plan::pack()'s.
   PackedWeights(Tensor::Storage storage, std::size_t bytes, std::uint64_t key)
-      : storage_(std::move(storage)), bytes_(bytes), key_(key) {}
+      : storage_(std::move(storage)), bytes_(bytes), key_(key) {}  ///< Plan::pack()'s
 
   const void* data() const { return storage_.get(); }  ///< in the memory of the plan
   std::size_t bytes() const { return bytes_; }         ///< of data()
@@ -117,12 +114,11 @@ class GABLE_API Plan {
   /// naming the tensor.
   void run(const ConstTensorView& x, const PackedWeights& weights, const TensorView& y,
            const Stream& stream = {}) const;
-  /// The same with a bias.
   void run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
-           const Stream& stream = {}) const;
-  /// Runs an op with one input under the same rules: a MaxPool, Transpose or Reorder.
+           const Stream& stream = {}) const;  ///< the same with a bias
+  /// Run ops with one input, and with two, under the same rules. One exception: the output of an Add may be exactly one
+  /// of its inputs (a = a + b).
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
-  /// Runs an Add. Its output may be exactly one of its inputs (a = a + b).
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 
  private:

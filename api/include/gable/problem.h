@@ -16,10 +16,8 @@ namespace gable {
 struct FusedPool {
   std::int64_t h = 1, w = 1, stride_h = 1, stride_w = 1;
 
-  /// No pool.
-  constexpr bool none() const { return h == 1 && w == 1 && stride_h == 1 && stride_w == 1; }
-  /// The pool that most kernels fuse.
-  constexpr bool is_2x2() const { return h == 2 && w == 2 && stride_h == 2 && stride_w == 2; }
+  constexpr bool none() const { return h == 1 && w == 1 && stride_h == 1 && stride_w == 1; }    ///< no pool
+  constexpr bool is_2x2() const { return h == 2 && w == 2 && stride_h == 2 && stride_w == 2; }  ///< as networks have it
 };
 
 /// y = pool(activation(conv(x, w) + bias)), as Conv2d in gable/ops.h defines it.
@@ -38,11 +36,12 @@ struct Conv2dProblem {
   Activation activation = Activation::none;
   FusedPool pool{};
 
-  constexpr std::int64_t out_h() const { return (ho - pool.h) / pool.stride_h + 1; }  ///< of y, after the pool
-  constexpr std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }  ///< of y, after the pool
+  // Of y, after the pool.
+  constexpr std::int64_t out_h() const { return (ho - pool.h) / pool.stride_h + 1; }  ///< rows of y
+  constexpr std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }  ///< columns of y
   constexpr std::int64_t group_c() const { return c / groups; }                       ///< input channels of a group
   constexpr std::int64_t group_k() const { return k / groups; }                       ///< output channels of a group
-  constexpr std::int64_t x_elements() const { return n * c * h * w; }                 ///< all images
+  constexpr std::int64_t x_elements() const { return n * c * h * w; }                 ///< of all images
   constexpr std::int64_t conv_elements() const { return n * k * ho * wo; }            ///< before the pool
   constexpr std::int64_t y_elements() const { return n * k * out_h() * out_w(); }     ///< after the pool
 };

@@ -20,11 +20,9 @@ class GABLE_API Shape {
   /// Throws Error(invalid_argument) on more than four dimensions. A dimension's sign is checked where it is used.
   Shape(std::initializer_list<std::int64_t> dims);
 
-  std::size_t rank() const { return rank_; }  ///< 0 to 4
-  /// Dimension i < kMaxRank; not checked.
-  std::int64_t operator[](std::size_t i) const { return dims_[i]; }
-  /// The same, to be written.
-  std::int64_t& operator[](std::size_t i) { return dims_[i]; }
+  std::size_t rank() const { return rank_; }                         ///< 0 to 4
+  std::int64_t operator[](std::size_t i) const { return dims_[i]; }  ///< i < kMaxRank, not checked
+  std::int64_t& operator[](std::size_t i) { return dims_[i]; }       ///< the same, to be written
   /// Product of the dimensions: 1 for rank 0. Meaningful for shapes that passed validate().
   std::int64_t elements() const;
   bool operator==(const Shape&) const = default;
@@ -51,11 +49,9 @@ struct Padding {
   std::int64_t right = 0;
 
   constexpr Padding() = default;
-  /// h above and below, w on the left and on the right.
-  constexpr Padding(std::int64_t h, std::int64_t w) : top(h), left(w), bottom(h), right(w) {}
-  /// Top, left, bottom, right.
+  constexpr Padding(std::int64_t h, std::int64_t w) : top(h), left(w), bottom(h), right(w) {}  ///< both sides
   constexpr Padding(std::int64_t t, std::int64_t l, std::int64_t b, std::int64_t r)
-      : top(t), left(l), bottom(b), right(r) {}
+      : top(t), left(l), bottom(b), right(r) {}  ///< each side
   bool operator==(const Padding&) const = default;
 };
 
@@ -66,12 +62,9 @@ struct PoolWindow {
   Extent stride{0, 0};
 
   constexpr PoolWindow() = default;
-  /// A window with a stride of its own size.
-  constexpr PoolWindow(std::int64_t h, std::int64_t w) : window{h, w}, stride{h, w} {}
-  /// Any window and stride.
+  constexpr PoolWindow(std::int64_t h, std::int64_t w) : window{h, w}, stride{h, w} {}  ///< side by side
   constexpr PoolWindow(Extent pool_window, Extent pool_stride) : window(pool_window), stride(pool_stride) {}
-  /// There is a pool.
-  constexpr explicit operator bool() const { return window.h != 0 || window.w != 0; }
+  constexpr explicit operator bool() const { return window.h != 0 || window.w != 0; }  ///< there is a pool
   bool operator==(const PoolWindow&) const = default;
 };
 

@@ -36,7 +36,6 @@ struct Ceiling {
   std::string formula{};          ///< with its numbers, or why there is none
   std::string note{};             ///< what is counted, and anything unusual about the measurement
 };
-
 /// How device_ceilings() measures.
 struct CeilingRequest {
   bool quick = false;                                   ///< fewer and shorter runs
@@ -71,7 +70,6 @@ struct PagerankLoop {
   std::span<const std::int32_t> out_degrees;  ///< out(u)
   float damping = 0.85F;                      ///< d
 };
-
 /// What a loop does in one pass.
 struct LoopDetails {
   std::string kernel{};
@@ -84,8 +82,7 @@ class LoopImpl;
 /// A loop with its memory in place.
 class GABLE_API Loop {
  public:
-  /// device_loop()'s.
-  explicit Loop(std::shared_ptr<LoopImpl> impl) : impl_(std::move(impl)) {}
+  explicit Loop(std::shared_ptr<LoopImpl> impl) : impl_(std::move(impl)) {}  ///< device_loop()'s
 
   const LoopDetails& details() const;  ///< kernel, and bytes and FLOP of a pass
   /// Runs `passes` passes; for PageRank, `passes` steps from the uniform vector. Asynchronous on a stream where the

@@ -13,12 +13,10 @@ namespace gable {
 /// The backend's side of a Loop. `passes` is at least 1.
 class GABLE_API LoopImpl {
  public:
-  /// Allocates the loop's memory.
-  explicit LoopImpl(LoopDetails details) : details_(std::move(details)) {}
+  explicit LoopImpl(LoopDetails details) : details_(std::move(details)) {}  ///< allocates the loop's memory
   virtual ~LoopImpl();
   const LoopDetails& details() const { return details_; }  ///< as given to the constructor
-  /// Runs on `stream`; null is the default one.
-  virtual void run(int passes, void* stream) = 0;
+  virtual void run(int passes, void* stream) = 0;          ///< null is the default stream
   /// Waits. Empty where the loop computes nothing.
   virtual std::vector<float> result() const;
 
@@ -30,12 +28,9 @@ class GABLE_API LoopImpl {
 class GABLE_API StudyImpl {
  public:
   virtual ~StudyImpl();
-  /// Of device_ceilings().
-  virtual std::vector<Ceiling> ceilings(const CeilingRequest& request) const = 0;
-  /// Throws Error(unsupported) where the device has no such loop, Error(out_of_memory).
-  virtual std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const = 0;
-  /// The same.
-  virtual std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const = 0;
+  virtual std::vector<Ceiling> ceilings(const CeilingRequest& request) const = 0;  ///< device_ceilings()
+  virtual std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const = 0;        ///< throws what device_loop() throws
+  virtual std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const = 0;      ///< the same
 };
 
 }  // namespace gable

@@ -28,7 +28,6 @@ GABLE_API std::string to_string(Memory memory);  ///< "host" or "cuda:0"
 GABLE_API bool same_order(const Shape& shape, Layout a, Layout b);
 
 namespace detail {
-/// What TensorView and ConstTensorView have.
 template <typename Pointer>
 struct View {
   Pointer data = nullptr;
@@ -37,9 +36,7 @@ struct View {
   Layout layout = Layout::nchw;
   Memory memory;
 
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(shape.elements()) * size_of(dtype);
-  }  ///< of all elements
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }  ///< of it all
 };
 }  // namespace detail
 
@@ -47,18 +44,15 @@ struct View {
 /// plans check what they get.
 struct TensorView : detail::View<void*> {
   TensorView() = default;
-  /// `dims` are (N, C, H, W) whatever the order.
   TensorView(void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
-      : detail::View<void*>{pointer, type, dims, order, where} {}
+      : detail::View<void*>{pointer, type, dims, order, where} {}  ///< dims are (N, C, H, W) in both orders
 };
 
 /// The same, read-only. A TensorView converts to it.
 struct ConstTensorView : detail::View<const void*> {
   ConstTensorView() = default;
-  /// `dims` are (N, C, H, W) whatever the order.
   ConstTensorView(const void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
-      : detail::View<const void*>{pointer, type, dims, order, where} {}
-  /// Of the same memory.
+      : detail::View<const void*>{pointer, type, dims, order, where} {}  ///< dims are (N, C, H, W) in both orders
   ConstTensorView(const TensorView& v) : detail::View<const void*>{v.data, v.dtype, v.shape, v.layout, v.memory} {}
 };
 
@@ -73,8 +67,7 @@ class GABLE_API Tensor {
   Tensor() = default;
   /// Uninitialised host memory. Throws Error(out_of_memory), or Error(invalid_argument) on a dimension below 1.
   Tensor(DType dtype, const Shape& shape, Layout layout = Layout::nchw);
-  /// Device::tensor()'s.
-  Tensor(Storage storage, const TensorView& view) : storage_(std::move(storage)), view_(view) {}
+  Tensor(Storage storage, const TensorView& view) : storage_(std::move(storage)), view_(view) {}  ///< for backends
   Tensor(Tensor&& other) noexcept
       : storage_(std::move(other.storage_)), view_(std::exchange(other.view_, TensorView())) {}
   Tensor& operator=(Tensor&& other) noexcept {
