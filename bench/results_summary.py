@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the tables of README.md and bench/results/README.md that are computed from records; --write puts them there.
+"""Prints the tables of README.md and bench/results/ that are computed from records; --write puts them into the documents.
 
     bench/results_summary.py [--write]
 
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from results_layers import CLASSES, Kind, Sample, class_of, samples
+from results_regret import regrets
 
 RESULTS = Path(__file__).resolve().parent / "results"
 EACH_FILE = ("networks-[0-9]*", "survey-*")  # a file is a list; of other patterns all files together are one
@@ -232,7 +233,15 @@ def tables_of_readme(results: Path = RESULTS) -> dict[str, str]:
     return {"leaders on CPUs": leaders(CPUS, CPU_COLUMNS, results), "leaders on GPUs": leaders(GPUS, GPU_COLUMNS, results)}
 
 
-DOCUMENTS = {RESULTS.parents[1] / "README.md": tables_of_readme, RESULTS / "README.md": tables_of_results}
+def tables_of_choosing(results: Path = RESULTS) -> dict[str, str]:
+    return {f"regrets of {machine.name}": table(*regrets(results / machine.folder)) for machine in MACHINES}
+
+
+DOCUMENTS = {
+    RESULTS.parents[1] / "README.md": tables_of_readme,
+    RESULTS / "README.md": tables_of_results,
+    RESULTS / "choosing.md": tables_of_choosing,
+}
 
 
 def with_table(text: str, name: str, content: str) -> str:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import results_layers as layers
+import results_regret as regret
 import results_summary as summary
 
 ROOT = summary.RESULTS.parents[1]
@@ -120,21 +121,22 @@ def test_the_tables_of_a_document_are_those_of_the_records(document):
     assert text == summary.written(text, summary.DOCUMENTS[document]()), "run bench/results_summary.py --write"
 
 
-def regrets() -> set[tuple[str, ...]]:
-    """Layers, geometric mean, worst and layers above 1.05 of every record, as documents print them."""
-    found = set()
-    for path in summary.RESULTS.glob("*/regret-auto*.json"):
-        for one in json.loads(path.read_text())["summary"]:
-            if isinstance(one, dict):
-                found.add((str(one["layers"]), f"{one['geo']:.3f}", f"{one['worst']:.2f}", str(one["above_1.05"])))
-    return found
+def test_regrets_of_one_list_are_a_row_with_a_column_a_type(tmp_path):
+    def record(name: str, *summary: dict) -> None:
+        content = {"device": "auto?only=cpu+onednn&threads=2", "summary": list(summary)}
+        (tmp_path / f"regret-auto{name}.json").write_text(json.dumps(content))
 
-
-def test_each_regret_in_the_tables_of_choosing_is_a_record_s():
-    text = (summary.RESULTS / "choosing.md").read_text()
-    rows = re.findall(r"^\|.*\| (\d+) \| (1\.\d{3}) \| (\d\.\d\d) \| (\d+) \|", text, re.MULTILINE)
-    assert len(rows) > 20
-    assert set(rows) <= regrets()
+    one = {"dtype": "f32", "layout": "nhwc", "layers": 9, "geo": 1.0123, "worst": 1.31}
+    record("", one, one | {"dtype": "bf16", "layers": 8})
+    record("-random-4-nchw-bf16-2t", one | {"dtype": "bf16", "layout": "nchw", "surely_above_1.05": 3, "surely_worst": 1.2})
+    record("-tuned-tf32", one | {"surely_above_1.05": 0, "surely_worst": 1.02})
+    head, rows = regret.regrets(tmp_path)
+    assert head == ["list", "layout", "threads", "layers", "f32", "tf32", "bf16"]
+    assert rows == [
+        ["`networks`", "nhwc", "2", "8 to 9", "1.012, 1.31", "", "1.012, 1.31"],
+        ["`random-4`", "nchw", "2", "9", "", "", "1.012, 1.31 (3; 1.20)"],
+        ["`tuned`", "nhwc", "2", "9", "", "1.012, 1.31 (0)", ""],
+    ]
 
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1}
