@@ -116,11 +116,11 @@ def rows_of(machine: Machine, found: list[Sample]) -> Iterator[list[str]]:
         below, slower = (sum(ratio < least for ratio in ratios) for least in (asked.floor, 1))
         cells = [str(len(ratios)), f"{geo(ratios):.2f}", f"{share_of(ratios, asked.bar)} % ≥ {asked.bar:.2f}"]
         cells += [f"{below} < {asked.floor:.2f}", str(slower), f"{min(ratios):.2f}", missed(ratios, asked)]
-        yield [sample.kind.label(), *cells, f"[{name}]({sample.record}.json)"]
+        yield [f"[{name}]({sample.record}.json)", sample.kind.label(), *cells]
 
 
 def lists(machine: Machine, results: Path = RESULTS) -> str:
-    head = ["what", "layers", "geo", "at the bar", "below the floor", "below 1", "worst", "misses", "record"]
+    head = ["list", "what", "layers", "geo", "at the bar", "below the floor", "below 1", "worst", "misses"]
     return table(head, (row for found in machine.lists(results) for row in rows_of(machine, found)))
 
 
