@@ -1,6 +1,7 @@
 /* The C API, used from C: a convolution by hand, and a status with a message for each kind of mistake. */
 #include <gable/c.h>
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,6 +110,16 @@ static void check_batches(const gable_device* device) {
   gable_batch_weights_release(NULL);
 }
 
+/* A list's elements are the library's: programs compiled with an older header read the fields at these places. */
+static void check_layout(void) {
+  const size_t pointer = sizeof(void*);
+  check(offsetof(gable_device_info, uri) == 0, "the URI is first");
+  check(offsetof(gable_device_info, backend) == pointer, "the backend is second");
+  check(offsetof(gable_device_info, name) == 2 * pointer, "the name is third");
+  check(offsetof(gable_device_info, reason) == 3 * pointer, "the reason is fourth");
+  check(offsetof(gable_device_info, on_host) == 4 * pointer, "where tensors lie is fifth");
+}
+
 /* A menu of devices: what each is, and why one can't be opened (tests/backends has plugins that can't). */
 static void check_devices(void) {
   gable_device_list* list = NULL;
@@ -133,6 +144,7 @@ static void check_devices(void) {
 }
 
 int main(void) {
+  check_layout();
   check_devices();
   gable_device* device = NULL;
   check(gable_open("reference", &device) == GABLE_OK, "the reference opens");
