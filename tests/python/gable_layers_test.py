@@ -1,6 +1,10 @@
 """Lists of a model's convolutions (api/python/gable/layers.py): from PyTorch's modules, and from ONNX where onnx is installed."""
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +94,50 @@ def test_a_torch_model_is_listed_with_counts_and_what_was_left_out():
         'mb1ic8ih16iw16oc8oh8ow8kh3kw3sh2sw2ph0pw0dh0dw0n"toy:3*1"',
     ]
     assert all(module.hooks == [] for module in network.modules())
+
+
+class Conv1d(Conv2d):
+    """Its sizes have one number."""
+
+
+class Speech(Module):
+    def __init__(self):
+        super().__init__()
+        self.one = Conv1d(8, 4, (5,), stride=(2,), padding=(2,))
+        self.two = Conv1d(8, 2, (3,), padding="same", dilation=(2,), groups=4, stride=(1,))
+
+    def modules(self):
+        return [self, self.one, self.two]
+
+    def __call__(self, x):
+        self.two(self.one(x, (50,)), (50,))
+
+
+def test_one_dimensional_convolutions_are_those_of_images_of_one_row():
+    assert layers.of_torch(Speech(), Tensor(2, 4, 100), name="speech").splitlines() == [
+        "# speech: 2 convolutions, 2 distinct",
+        'mb2ic4ih1iw100oc8oh1ow50kh1kw5sh1sw2ph0pw2dh0dw0n"speech:1*1"',
+        'g4mb2ic8ih1iw50oc8oh1ow50kh1kw3sh1sw1ph0pw2dh0dw1n"speech:2*1"',
+    ]
+
+
+def test_one_dimensional_convolutions_of_onnx_and_a_list_that_nobody_reads(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    weights = helper.make_tensor("w", kind, (8, 4, 5), [0.0] * 160)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], strides=[2], pads=[2, 1], dilations=[1])]
+    graph = helper.make_graph(nodes, "speech", [helper.make_tensor_value_info("x", kind, [2, 4, 100])],
+                              [helper.make_tensor_value_info("y", kind, None)], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(tmp_path / "speech.onnx"))
+    line = 'mb2ic4ih1iw100oc8oh1ow50kh1kw5sh1sw2ph0pw2dh0dw0n"speech:1*1"'
+    assert layers.of_onnx(tmp_path / "speech.onnx").splitlines()[-1] == line
+    command = f"{sys.executable} -m gable.layers {tmp_path}/speech.onnx"
+    for rest, code, words in (("| true", 141, ""), (">/dev/full", 4, "No space left"), (">&-", 4, "closed")):
+        done = subprocess.run(["bash", "-c", f"{command} {rest}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True,
+                              check=False, env={**os.environ, "PYTHONPATH": str(Path(layers.__file__).parents[1])})
+        assert done.returncode == code, rest
+        assert "Traceback" not in done.stderr
+        assert words in done.stderr
 
 
 class Transformer(Module):

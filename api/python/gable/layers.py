@@ -7,9 +7,10 @@
     from gable import layers                                          # PyTorch 2.0 or later: runs the model once
     print(layers.of_torch(model, torch.empty(1, 3, 224, 224), name="my"))
 
-Layers that gable can't express (1-D, 3-D and transposed convolutions) are comments in the list and go to stderr.
+1-D convolutions are listed as those of images of one row. Layers that gable can't express (3-D and transposed convolutions)
+are comments in the list and go to stderr.
 A fully connected layer of T rows for each of N images is a 1x1 convolution of N images of T pixels: of the same memory in NHWC.
-of_torch() sees modules of the classes Conv2d and Linear and their subclasses. Calls of torch.nn.functional.conv2d are not
+of_torch() sees modules of the classes Conv1d, Conv2d and Linear and their subclasses. Calls of torch.nn.functional.conv2d are not
 modules: export such a model to ONNX.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import sys
 from collections import Counter
@@ -89,12 +91,15 @@ def of_torch(model, *inputs, name: str = "", linear: bool = False) -> str:
         if "Linear" in _bases(module):
             layers.append(fully_connected(x, module.weight.shape[0]))
             return
-        if "Conv2d" not in _bases(module):
+        if _bases(module).isdisjoint(("Conv1d", "Conv2d")):
             left_out.append(f"{type(module).__name__} {tuple(module.weight.shape)}")
             return
         y = tuple(result.shape)
         window, stride, dilation = tuple(module.weight.shape[2:]), tuple(module.stride), tuple(module.dilation)
         padding = (0, 0) if isinstance(module.padding, str) else tuple(module.padding)
+        if "Conv1d" in _bases(module):
+            x, y = (*x[:-1], 1, x[-1]), (*y[:-1], 1, y[-1])
+            window, stride, dilation, padding = (1, *window), (1, *stride), (1, *dilation), (0, padding[-1])
         # padding="same", or a subclass that pads by itself
         if y[-2:] != _output(x[-2:], padding, window, stride, dilation):
             padding = same_padding(x[-2:], y[-2:], window, stride, dilation)
@@ -254,7 +259,7 @@ def _onnx_convolution(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
     if len(node.input) < 2 or not node.output:
         raise NotExpressible(f"Conv {node.name or '?'}: it has no weights or no output")
     x, y, weights = (_known(shapes, tensor, node) for tensor in (node.input[0], node.output[0], node.input[1]))
-    if len(x) != 4:
+    if len(x) not in (3, 4):
         raise NotExpressible(f"Conv {node.name or node.output[0]}: its input has {len(x)} dimensions")
     groups = attributes.get("group", 1)
     if weights[1] * groups != x[1]:
@@ -263,10 +268,14 @@ def _onnx_convolution(node, shapes: dict[str, tuple[int, ...]]) -> Convolution:
     if groups < 1 or weights[0] % groups:
         raise NotExpressible(f"Conv {node.name or node.output[0]}: its {weights[0]} output channels do not divide into "
                              f"{groups} groups")
+    axes = len(x) - 2
     window = weights[2:]
-    stride, dilation = (tuple(attributes.get(key, (1, 1))) for key in ("strides", "dilations"))
+    stride, dilation = (tuple(attributes.get(key, (1,) * axes)) for key in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", b"NOTSET").decode()
-    padding = tuple(attributes.get("pads", (0, 0, 0, 0)))[:2]
+    padding = tuple(attributes.get("pads", (0,) * axes))[:axes]
+    if axes == 1:
+        x, y = (*x[:2], 1, x[2]), (*y[:2], 1, y[2])
+        window, stride, dilation, padding = (1, *window), (1, *stride), (1, *dilation), (0, *padding)
     if automatic.startswith("SAME"):
         padding = same_padding(x[2:], y[2:], window, stride, dilation, more_first=automatic == "SAME_LOWER")
     return Convolution(x, weights[0], y[2:], window, stride, padding, dilation, groups)
@@ -299,7 +308,18 @@ def main() -> int:
     for line in text.splitlines():
         if line.startswith("# left out"):
             print("gable.layers: " + line[2:], file=sys.stderr)
-    sys.stdout.write(text)
+    if sys.stdout is None:
+        print("gable.layers: standard output is closed", file=sys.stderr)
+        return 4
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left has nowhere to go at the exit
+        if isinstance(error, BrokenPipeError):
+            return 141  # as a process that SIGPIPE ended: whoever read the list has seen enough
+        print(f"gable.layers: standard output: {error.strerror}", file=sys.stderr)
+        return 4
     return 0
 
 
