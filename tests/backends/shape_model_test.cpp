@@ -211,6 +211,7 @@ TEST_CASE(
   CHECK_FALSE(shares(16, 2, 1));
   CHECK_FALSE(shares(16, 3));
   CHECK_FALSE(shares(16, 4));
+  CHECK_FALSE(shares(16, 4, 4));
   CHECK_FALSE(shares(16, 2, 2, true));
 
   Conv2d c{.input = {1, 8, 70, 70}, .weights = {32, 4, 1, 1}, .groups = 2, .dtype = DType::bf16};
