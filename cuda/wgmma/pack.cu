@@ -6,6 +6,7 @@
 #include "cuda/common/check.h"
 #include "cuda/common/device_code.cuh"
 #include "cuda/wgmma/bf16_parts.cuh"
+#include "cuda/wgmma/planes_geometry.h"
 
 namespace gable::cuda {
 namespace {
@@ -62,6 +63,25 @@ __global__ void pack_weights(const __grid_constant__ PackArguments a, const E* _
   packed[vector] = *reinterpret_cast<const uint4*>(values);
 }
 
+struct PlanesPacking {
+  WeightStrides strides;
+  int k, c, steps;
+  std::int64_t elements;
+};
+
+/// 64 output by 64 input channels each, rows of 128 bytes in the swizzled order of the matrix unit.
+__global__ void pack_planes_weights(const PlanesPacking a, const std::uint16_t* __restrict__ weights,
+                                    std::uint16_t* __restrict__ packed) {
+  const std::int64_t at = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x;
+  if (at >= a.elements) return;
+  const auto block = static_cast<int>(at / (kWgmmaChannels * kWgmmaChannels));
+  const int row = static_cast<int>(at / kWgmmaChannels % kWgmmaChannels), slot = static_cast<int>(at / 8 % 8);
+  const int slice = block / a.steps, step = block - slice * a.steps;
+  const int k = slice * kWgmmaChannels + row,
+            c = step * kWgmmaChannels + (slot ^ (row % 8)) * 8 + static_cast<int>(at % 8);
+  packed[at] = k < a.k && c < a.c ? weights[k * a.strides.out + c * a.strides.in] : std::uint16_t{0};
+}
+
 __global__ void end_of_packing() {}
 
 }  // namespace
@@ -95,6 +115,25 @@ void pack_wgmma_weights(const Conv2dProblem& p, const WgmmaGeometry& g, const vo
     pack_weights<Half, Half><<<blocks, kBlock, 0, stream>>>(a, static_cast<const Half*>(weights), to);
   }
   check_launch("pack_weights");
+  end_wgmma_packing(stream);
+}
+
+std::size_t wgmma_planes_packed_bytes(const Conv2dProblem& p) {
+  return static_cast<std::size_t>(wgmma::planes::slices_of(p) * wgmma::planes::steps_of(p)) * kWgmmaWeightBytes;
+}
+
+void pack_wgmma_planes_weights(const Conv2dProblem& p, const void* weights, const WeightStrides& strides, void* packed,
+                               cudaStream_t stream) {
+  PlanesPacking a{};
+  a.strides = strides;
+  a.k = static_cast<int>(p.k);
+  a.c = static_cast<int>(p.c);
+  a.steps = static_cast<int>(wgmma::planes::steps_of(p));
+  a.elements = static_cast<std::int64_t>(wgmma_planes_packed_bytes(p) / 2);
+  constexpr unsigned kBlock = 256;
+  pack_planes_weights<<<static_cast<unsigned>(ceil_div(a.elements, kBlock)), kBlock, 0, stream>>>(
+      a, static_cast<const std::uint16_t*>(weights), static_cast<std::uint16_t*>(packed));
+  check_launch("pack_planes_weights");
   end_wgmma_packing(stream);
 }
 

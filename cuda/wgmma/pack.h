@@ -19,6 +19,11 @@ std::size_t wgmma_packed_bytes(const WgmmaGeometry& geometry);
 void pack_wgmma_weights(const Conv2dProblem& problem, const WgmmaGeometry& geometry, const void* weights,
                         const WeightStrides& strides, void* packed, cudaStream_t stream);
 
+/// The same for pointwise_planes by wgmma (planes.h), whose stages have 64 output by 64 input channels of 16 bits.
+std::size_t wgmma_planes_packed_bytes(const Conv2dProblem& problem);
+void pack_wgmma_planes_weights(const Conv2dProblem& problem, const void* weights, const WeightStrides& strides,
+                               void* packed, cudaStream_t stream);
+
 /// An empty launch behind the one that packs: the convolution reads its weights before the launch before it has ended,
 /// which must not be the one that writes them.
 void end_wgmma_packing(cudaStream_t stream);
