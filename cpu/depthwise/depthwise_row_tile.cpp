@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "cpu/common/core.h"
+#include "cpu/depthwise/depthwise_row_table-inl.h"
 #include "cpu/depthwise/depthwise_row_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,12 +10,11 @@
 #include <hwy/highway.h>
 
 #include "cpu/common/core.h"
+#include "cpu/depthwise/depthwise_row_table-inl.h"
 #include "cpu/depthwise/depthwise_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
-
-void fill_row_tiles(DepthwiseTiles& made);  // depthwise_row_tile.cpp
 
 template <DType kStoredType, int kStride, int kOutputs = kMaxTileOutputs>
 void fill_narrowing(DepthwiseTiles& made) {

@@ -10,12 +10,11 @@
 #include <hwy/highway.h>
 
 #include "cpu/common/core.h"
+#include "cpu/direct/conv2d_other_tiles-inl.h"
 #include "cpu/direct/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
-
-void fill_other_tiles(Conv2dKernels& kernels);  // conv2d_other_tiles.cpp
 
 Conv2dKernels make_conv2d_kernels() {
   Conv2dKernels kernels{};

@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "cpu/direct/conv2d_other_tiles-inl.h"
 #include "cpu/direct/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,0 +1,22 @@
+// The part of a target's table that conv2d_other_tiles.cpp compiles.
+#if defined(GABLE_CPU_CONV2D_OTHER_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GABLE_CPU_CONV2D_OTHER_TILES_INL_H_
+#undef GABLE_CPU_CONV2D_OTHER_TILES_INL_H_
+#else
+#define GABLE_CPU_CONV2D_OTHER_TILES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "cpu/direct/conv2d_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+/// The narrow register tiles and those of two images.
+void fill_other_tiles(Conv2dKernels& kernels);
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
