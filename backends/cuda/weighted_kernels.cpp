@@ -8,6 +8,7 @@
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/few_outputs/few_outputs.h"
 #include "cuda/gemm/few_pixels.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/pointwise.h"
@@ -181,6 +182,8 @@ constexpr CudaKernels::Kernel kKernels[] = {
      make<cuda::FewChannelsConv2d, f32_bound>, one_group_seconds<cuda::FewChannelsConv2d>},
     {"few_pixels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewPixelsConv2d>,
      make<cuda::FewPixelsConv2d, few_pixels_bound>, seconds<cuda::FewPixelsConv2d>},
+    {"few_outputs", cuda::FewOutputsConv2d::missing, refuse<cuda::FewOutputsConv2d>,
+     make<cuda::FewOutputsConv2d, mma_bound>, seconds<cuda::FewOutputsConv2d>},
     {"wgmma", WgmmaOrOneGroup::missing, refuse<WgmmaOrOneGroup>, make<WgmmaOrOneGroup, wgmma_bound>,
      seconds<WgmmaOrOneGroup>},
     {"implicit_gemm", ImplicitGemmOrOneGroup::missing, refuse<ImplicitGemmOrOneGroup>,

@@ -188,6 +188,15 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "reorder_padded_elements",
     "add_vectors",
     "add_elements",
+    "few_outputs_1_row",
+    "few_outputs_3_rows",
+    "few_outputs_5_rows",
+    "few_outputs_7_rows",
+    "few_outputs_32_pixels",
+    "few_outputs_16_pixels",
+    "few_outputs_vectors",
+    "few_outputs_pieces",
+    "few_outputs_parts",
 });
 static_assert(kPathNames.size() == kPaths);
 
@@ -200,6 +209,7 @@ bool has_path(std::string_view path, const cudaDeviceProp& device) {
   if (path == "groups_as_one") return device.major >= 8;  // of implicit_gemm and others
   if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
   if (path.starts_with("grouped_mma") || path.starts_with("pointwise")) return device.major >= 8;
+  if (path.starts_with("few_outputs")) return device.major >= 8;
   return true;
 }
 

@@ -189,6 +189,15 @@ enum class Path {
   reorder_padded_elements,
   add_vectors,
   add_elements,
+  few_outputs_1_row,
+  few_outputs_3_rows,
+  few_outputs_5_rows,
+  few_outputs_7_rows,
+  few_outputs_32_pixels,
+  few_outputs_16_pixels,
+  few_outputs_vectors,
+  few_outputs_pieces,
+  few_outputs_parts,
   count
 };
 

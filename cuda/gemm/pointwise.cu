@@ -6,18 +6,17 @@
 
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/coverage.h"
-#include "cuda/common/mma.cuh"
 #include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/packed_weights.h"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/gemm/implicit.cuh"
+#include "cuda/gemm/pixel_chunk.cuh"
 
 namespace gable::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kPixels = 32;           // of a warp's tile
-constexpr int kChunkBytes = 64;       // of a pixel's channels that a step multiplies
 constexpr int kMaxColumnTiles = 8;    // of eight output channels, in a warp
 constexpr int kMaxDepthBytes = 2048;  // of a pixel's channels, for which shared memory holds weights
 constexpr int kColumnMultiple = 8;    // of packed output channels
@@ -32,9 +31,6 @@ struct PointwiseArguments {
   const float* bias;
   T* y;
 };
-
-/// Bytes between rows of weights: an odd multiple of 64, so that two rows and four lanes of 16 bytes meet in no bank.
-constexpr int pitch_of(int chunks) { return (chunks | 1) * kChunkBytes; }
 
 /// Binary logarithm of the tiles of columns that are stored together: a lane then has `bytes` of neighbouring channels,
 /// or two, and the four lanes of a pixel four times as many. With more, a store's lanes would leave gaps, and a line of
@@ -57,24 +53,6 @@ __device__ __forceinline__ int column_of(int row, int log) {
 struct PixelChunk {
   uint4 rows[4];
 };
-
-/// 16 bytes from `from` in accesses of `bytes`, with zeros past the first `valid` elements. Past L1, where lines may be
-/// older than the kernel before.
-template <int bytes, typename T>
-__device__ __forceinline__ uint4 load_pieces(const T* from, int valid) {
-  constexpr int kElements = bytes / static_cast<int>(sizeof(T));
-  using Access = typename AccessOf<bytes>::Type;
-  union {
-    uint4 vector;
-    Access pieces[16 / bytes];
-  } v;
-  v.vector = make_uint4(0, 0, 0, 0);
-#pragma unroll
-  for (int i = 0; i < 16 / bytes; ++i) {
-    if (i * kElements < valid) v.pieces[i] = __ldcg(reinterpret_cast<const Access*>(from) + i);
-  }
-  return v.vector;
-}
 
 /// Loads the chunks of a warp's tiles one after the other.
 template <typename T>
@@ -115,25 +93,13 @@ class PixelLoader {
   int offsets_[4], channel_ = 0;
 };
 
-template <typename T>
-__device__ __forceinline__ unsigned operand(unsigned word) {
-  if constexpr (sizeof(T) == 4) return __float_as_uint(round_to_tf32(__uint_as_float(word)));
-  return word;
-}
-
 /// Adds the products of one chunk; `weights` is the lane's place in it.
 template <typename T, int column_tiles>
 __device__ __forceinline__ void multiply(const PixelChunk& x, const unsigned char* weights, int pitch,
                                          float (&sums)[2][column_tiles][4]) {
   unsigned a[2][2][4];  // 16 rows each, products of half a chunk
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint4 &low = x.rows[2 * i], &high = x.rows[2 * i + 1];
-    a[i][0][0] = operand<T>(low.x), a[i][0][1] = operand<T>(high.x);
-    a[i][0][2] = operand<T>(low.y), a[i][0][3] = operand<T>(high.y);
-    a[i][1][0] = operand<T>(low.z), a[i][1][1] = operand<T>(high.z);
-    a[i][1][2] = operand<T>(low.w), a[i][1][3] = operand<T>(high.w);
-  }
+  for (int i = 0; i < 2; ++i) row_operands<T>(x.rows[2 * i], x.rows[2 * i + 1], a[i]);
 #pragma unroll
   for (int j = 0; j < column_tiles; ++j) {
     const uint4 b = *reinterpret_cast<const uint4*>(weights + j * 8 * pitch);
@@ -266,7 +232,7 @@ int chunks_of(const Conv2dProblem& p) { return static_cast<int>(ceil_div(p.c * e
 
 /// Shared memory of a block: bias and weights.
 int shared_bytes_of(const Conv2dProblem& p) {
-  return 8 * column_tiles_of(p) * (pitch_of(chunks_of(p)) + static_cast<int>(sizeof(float)));
+  return 8 * column_tiles_of(p) * (chunk_pitch(chunks_of(p)) + static_cast<int>(sizeof(float)));
 }
 
 template <typename T>
@@ -350,7 +316,7 @@ void PointwisePlan::launch_with(const void* x, const void* packed, const float* 
   const PointwiseArguments<T> a{.gemm = gemm_,
                                 .tiles = static_cast<int>(ceil_div(gemm_.rows, kPixels)),
                                 .chunks = chunks_,
-                                .pitch_bytes = pitch_of(chunks_),
+                                .pitch_bytes = chunk_pitch(chunks_),
                                 .load_bytes = load_bytes_,
                                 .store_bytes = store_bytes_,
                                 .x = static_cast<const T*>(x),

@@ -18,6 +18,7 @@
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/few_outputs/few_outputs.h"
 #include "cuda/gemm/few_pixels.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/pointwise.h"
@@ -415,6 +416,51 @@ TEST_CASE("pointwise computes each of its tiles, widths of accesses and strides"
       }
     }
     check(device, nhwc({3, 40, 160, 161}, {12, 40, 1, 1}, dtype, math));  // several tiles a warp
+  }
+}
+
+/// Each tile, width of loads, strides, dilation, padding, windows of every size, and images narrower than a strip.
+std::vector<Conv2d> few_outputs_problems(DType dtype, Math math) {
+  std::vector<Conv2d> all;
+  for (const std::int64_t k : {1, 2, 7, 13, 16}) all.push_back(nhwc({2, 72, 19, 37}, {k, 72, 1, 1}, dtype, math));
+  for (const std::int64_t c : {1, 36, 34, 127, 300}) all.push_back(nhwc({3, c, 9, 14}, {5, c, 1, 1}, dtype, math));
+  for (const std::int64_t k : {1, 3, 8}) all.push_back(nhwc({2, 64, 21, 70}, {k, 64, 3, 3}, dtype, math));
+  for (const std::int64_t k : {1, 3, 4, 8}) all.push_back(nhwc({1, 40, 17, 33}, {k, 40, 5, 5}, dtype, math));
+  for (const std::int64_t k : {1, 2, 3}) all.push_back(nhwc({1, 20, 40, 15}, {k, 20, 7, 7}, dtype, math));
+  all.push_back(nhwc({2, 35, 8, 9}, {6, 35, 2, 2}, dtype, math));
+  all.push_back(nhwc({2, 12, 18, 5}, {3, 12, 6, 1}, dtype, math));
+  all.push_back(nhwc({2, 16, 5, 40}, {3, 16, 1, 9}, dtype, math));
+  const auto with = [&](const Shape& weights, const Shape& stride, const Shape& padding, const Shape& dilation) {
+    Conv2d conv = nhwc({2, weights[1], 18, 39}, weights, dtype, math);
+    conv.stride = {stride[0], stride[1]};
+    conv.padding = {padding[0], padding[1], padding[2], padding[3]};
+    conv.dilation = {dilation[0], dilation[1]};
+    conv.epilogue.activation = Activation::tanh;
+    all.push_back(conv);
+  };
+  with({5, 64, 1, 1}, {2, 3}, {0, 0, 0, 0}, {1, 1});
+  with({5, 24, 1, 1}, {1, 1}, {2, 1, 0, 3}, {1, 1});
+  with({3, 33, 2, 5}, {2, 3}, {1, 2, 0, 3}, {1, 1});
+  with({2, 64, 3, 3}, {3, 1}, {1, 1, 1, 1}, {1, 2});
+  with({4, 32, 3, 3}, {1, 2}, {3, 2, 1, 2}, {3, 2});
+  with({3, 48, 1, 3}, {2, 2}, {0, 1, 0, 1}, {1, 1});
+  return all;
+}
+
+TEST_CASE("few_outputs computes each of its tiles, widths of loads, strips and shared channels") {
+  if (!has_kernel("few_outputs")) return;
+  const Device device = open("cuda:0?kernel=few_outputs");
+  const cudaDeviceProp properties = device_properties();
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const Conv2d& conv : few_outputs_problems(dtype, dtype == DType::f32 ? Math::tf32 : Math::strict)) {
+      check(device, conv);
+      const PlanCheck forced(device, conv);
+      for (const int rows : {1, 3, 16}) {
+        for (const int parts : {1, 2, 4}) {
+          forced.run(*cuda::FewOutputs::make(problem_of(conv), properties, {.rows = rows, .parts = parts}));
+        }
+      }
+    }
   }
 }
 
