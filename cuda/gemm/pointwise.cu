@@ -332,6 +332,15 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
   note_paths();
 }
 
+/// What loads of less than 16 bytes take: a factor on chunks behind the first, time of the first, and of each piece.
+struct NarrowLoads {
+  double chunks = 1, first_chunk = 0, piece = 0;
+};
+NarrowLoads narrow_loads(int bytes) {
+  if (bytes == 16) return {};
+  return bytes == 8 ? NarrowLoads{1.37, 0.55e-6, 3.5e-12} : NarrowLoads{2.07, 0.70e-6, 3.0e-12};
+}
+
 }  // namespace
 
 std::string Pointwise::missing(const cudaDeviceProp& device) { return mma_missing(device); }
@@ -368,11 +377,14 @@ std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp& dev
 
 double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) {
   // Times of a warp's tile while the other warps of a multiprocessor work on theirs. Fitted to half of 126 layers on an
-  // H200 (f16, bf16 and tf32, batch 32 and 1); on the other half it errs by 10 % (root mean square).
+  // H200 (f16, bf16 and tf32, batch 32 and 1), of which it errs by 10 % (root mean square) on the other half. The
+  // memory's rates and what narrow accesses take are of 42 other layers; on 41 that no fit saw it errs by 15 %.
   constexpr double kLaunch = 0.56e-6, kTile = 1.38e-6, kChunk = 0.45e-6, kStaging = 2.6e-9;
-  constexpr double kBytesPerSecond = 2.8e12;
-  constexpr double kNarrowLoads = 3.9, kNarrowStores = 1.18;  // factors where accesses have less than 16 bytes
-  constexpr double kSingleStore = 6.5e-12;  // of 4 bytes whose neighbours other lanes store; of eight layers
+  constexpr double kReadBytes = 3.3e12, kWrittenBytes = 2.4e12;  // a second
+  constexpr double kNarrowStores = 1.18;                         // factor where they have less than 16 bytes
+  // Of stores of 4 bytes whose neighbours other lanes store, where a warp has many columns and few.
+  constexpr double kSingleStore = 6.5e-12, kSingleStoreOfFew = 2.7e-12;
+  constexpr int kFewColumns = 8;
   const bool f32 = p.dtype == DType::f32;
   const double column = f32 ? 0.51e-6 : 0.41e-6, products = f32 ? 0.094e-6 : 0.102e-6;
   constexpr int kReserved = 1024;  // bytes of shared memory, by the system, of each block
@@ -382,12 +394,17 @@ double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) 
   const std::int64_t pixels = p.n * p.ho * p.wo, warps = device.multiProcessorCount * resident * kWarps;
   const auto rounds = static_cast<double>(ceil_div(ceil_div(pixels, kPixels), warps));
   const double stores = column * columns * (access_bytes(p, p.k) < 16 ? kNarrowStores : 1);
-  const double loads = std::max(kChunk, products * columns) * (access_bytes(p, p.c) < 16 ? kNarrowLoads : 1);
-  const double tiles = rounds * (kTile + stores + loads * (chunks - 1));
-  const auto bytes = static_cast<double>(pixels * (p.c + p.k) * element_bytes(p));
-  const double words = static_cast<double>(pixels * p.k * element_bytes(p)) / 4;
-  const double single = access_bytes(p, p.k) == 4 ? kSingleStore * words : 0;
-  return kLaunch + std::max({kStaging * columns * chunks + tiles, bytes / kBytesPerSecond, single});
+  const NarrowLoads narrow = narrow_loads(access_bytes(p, p.c));
+  const double loads = std::max(kChunk, products * columns) * narrow.chunks;
+  const double tiles = rounds * (kTile + narrow.first_chunk + stores + loads * (chunks - 1));
+  const auto rows = static_cast<double>(pixels);
+  const auto read = rows * static_cast<double>(p.c * element_bytes(p));
+  const auto written = rows * static_cast<double>(p.k * element_bytes(p));
+  const double store = p.k > kFewColumns ? kSingleStore : kSingleStoreOfFew;
+  const double single = access_bytes(p, p.k) == 4 ? store * written / 4 : 0;
+  const double pieces = narrow.piece * read / access_bytes(p, p.c);
+  const double moving = read / kReadBytes + written / kWrittenBytes;
+  return kLaunch + std::max({kStaging * columns * chunks + tiles, moving, single, pieces});
 }
 
 std::unique_ptr<Conv2dPlan> Pointwise::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
