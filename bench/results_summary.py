@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from results_layers import CLASSES, Kind, Sample, class_of, samples
+from results_layers import CLASSES, Kind, Sample, Shape, class_of, samples
 from results_regret import regrets
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -216,6 +216,18 @@ def leaders(machines: Iterable[Machine], columns: dict[str, Callable[[Kind], boo
     return table(["machine", "layers", *columns], rows)
 
 
+def products(results: Path = RESULTS) -> str:
+    """Matrix products on the GPU, as 1x1 layers of k channels and n outputs on m pixels."""
+    found = samples(json.loads((results / "h200/matmul.json").read_text()), "h200/matmul", gpu=True)
+    kinds = sorted((sample.kind for sample in found), key=Kind.order)
+    ratios = {(sample.kind, problem): ratio for sample in found for problem, ratio in sample.layers}
+    shapes = {problem: Shape.of(problem) for _, problem in ratios}
+    sizes_of = {problem: (shape.pixels, shape.channels, shape.outputs) for problem, shape in shapes.items()}
+    order = sorted(sizes_of, key=lambda problem: (-math.prod(sizes_of[problem]), sizes_of[problem]))
+    rows = ([" x ".join(map(str, sizes_of[problem])), *(f"{ratios[kind, problem]:.2f}" for kind in kinds)] for problem in order)
+    return table(["m x k x n", *(kind.dtype for kind in kinds)], rows)
+
+
 # ---------------------------------------------------------------- the documents
 
 CPUS, GPUS = [one for one in MACHINES if not one.gpu], [one for one in MACHINES if one.gpu]
@@ -226,7 +238,7 @@ def tables_of_results(results: Path = RESULTS) -> dict[str, str]:
     for machine in MACHINES:
         found[f"lists of {machine.name}"] = lists(machine, results)
         found[f"classes of {machine.name}"] = classes(machine, results)
-    return found
+    return found | {"matrix products": products(results)}
 
 
 def tables_of_readme(results: Path = RESULTS) -> dict[str, str]:
