@@ -103,6 +103,11 @@ double quantile(std::span<const double> sorted, double fraction) {
   return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.5);
+}
+
 Timing summarize(std::vector<double> samples, int calls_per_run) {
   std::vector<double> sorted = samples;
   std::sort(sorted.begin(), sorted.end());

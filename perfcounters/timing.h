@@ -44,6 +44,8 @@ Timing summarize(std::vector<double> samples, int calls_per_run = 1);
 
 /// The `fraction` quantile (0 ... 1) of a sorted, non-empty list, interpolated linearly.
 double quantile(std::span<const double> sorted, double fraction);
+/// Of a non-empty list in any order.
+double median(std::vector<double> values);
 
 /// Evicts the caches of the cores that OpenMP's threads run on by reading a buffer larger than the last level.
 /// It reads only: lines left dirty by a sweep would be written back inside the next timed region.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "api/src/signature.h"
 #include "common/there.h"
 
 namespace gable {
@@ -34,14 +35,6 @@ Arithmetic arithmetic_of(const Op& op) {
   }
   return {.dtype = std::string(to_string(dtype_of(op))), .products = 1};
 }
-
-/// What a plan expects of one tensor.
-struct Expected {
-  const char* name = "";
-  DType dtype = DType::f32;
-  Shape shape{};
-  Layout layout = Layout::nchw;
-};
 
 std::string text(DType dtype, const Shape& shape, Layout layout, Memory memory) {
   std::string s = to_string(shape) + " " + std::string(to_string(dtype));
@@ -86,52 +79,6 @@ bool has_bias(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.bias;
   if (const auto* matmul = std::get_if<Matmul>(&op)) return matmul->bias;
   return false;
-}
-
-struct Signature {
-  Expected inputs[2]{};
-  int input_count = 1;
-  Expected weights{};
-  Expected bias{};
-  bool has_weights = false;
-  Expected output{};
-};
-
-Signature signature(const Op& op) {
-  const Shape y = output_shape(op);
-  if (const auto* c = std::get_if<Conv2d>(&op)) {
-    return {.inputs = {{"x", c->dtype, c->input, c->layout}, {}},
-            .input_count = 1,
-            .weights = {"weights", c->dtype, c->weights, Layout::nchw},
-            .bias = {"bias", DType::f32, Shape{c->weights[0]}, Layout::nchw},
-            .has_weights = true,
-            .output = {"y", c->dtype, y, c->layout}};
-  }
-  if (const auto* m = std::get_if<Matmul>(&op)) {
-    return {.inputs = {{"a", m->dtype, Shape{m->m, m->k}, Layout::nchw}, {}},
-            .input_count = 1,
-            .weights = {"b", m->dtype, Shape{m->k, m->n}, Layout::nchw},
-            .bias = {"bias", DType::f32, Shape{m->n}, Layout::nchw},
-            .has_weights = true,
-            .output = {"c", m->dtype, y, Layout::nchw}};
-  }
-  if (const auto* p = std::get_if<MaxPool>(&op)) {
-    return {.inputs = {{"x", p->dtype, p->input, p->layout}, {}},
-            .input_count = 1,
-            .output = {"y", p->dtype, y, p->layout}};
-  }
-  if (const auto* a = std::get_if<Add>(&op)) {
-    return {.inputs = {{"a", a->dtype, a->shape, a->layout}, {"b", a->dtype, a->shape, a->layout}},
-            .input_count = 2,
-            .output = {"c", a->dtype, y, a->layout}};
-  }
-  if (const auto* t = std::get_if<Transpose>(&op)) {
-    return {.inputs = {{"x", t->dtype, Shape{t->rows, t->columns}, Layout::nchw}, {}},
-            .input_count = 1,
-            .output = {"y", t->dtype, y, Layout::nchw}};
-  }
-  const auto& r = std::get<Reorder>(op);
-  return {.inputs = {{"x", r.dtype, r.shape, r.from}, {}}, .input_count = 1, .output = {"y", r.dtype, y, r.to}};
 }
 
 double unit_roundoff(DType dtype) {

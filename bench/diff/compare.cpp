@@ -174,18 +174,13 @@ Side side_of(std::span<const Study> studies) {
   return side;
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return perf::quantile(values, 0.5);
-}
-
 /// The first study's row with the medians of all.
 Row pooled_row(const Repeats& repeats) {
   Row row = *repeats.rows.front();
   const auto over_all = [&](double Timing::*field) {
     std::vector<double> values;
     for (const Row* one : repeats.rows) values.push_back(one->time.*field);
-    return median_of(std::move(values));
+    return perf::median(std::move(values));
   };
   row.time.seconds = over_all(&Timing::seconds);
   row.time.q1 = over_all(&Timing::q1);

@@ -10,12 +10,7 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kPriorFreedom = 4;
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return perf::quantile(values, 0.5);
-}
+constexpr double kRepeatedPriorFreedom = 4;
 
 double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -34,11 +29,11 @@ std::vector<double> drifts_of(std::span<const RepeatedRow> rows, bool controlled
   for (const RepeatedRow& row : rows) {
     if (controlled && !row.is_control) continue;
     const std::vector<double> times = all_times(row);
-    const double middle = median_of(times);
+    const double middle = perf::median(times);
     for (std::size_t i = 0; i < times.size(); ++i) distances[i].push_back(times[i] - middle);
   }
   std::vector<double> drifts;
-  for (std::vector<double>& of_study : distances) drifts.push_back(median_of(std::move(of_study)));
+  for (std::vector<double>& of_study : distances) drifts.push_back(perf::median(std::move(of_study)));
   return drifts;
 }
 
@@ -127,15 +122,16 @@ RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLi
                            .median = level_of(without(row.after.median, of_after), repetition).mean -
                                      level_of(without(row.before.median, of_before), repetition).mean});
   }
-  const double typical = median_of(variances);
+  const double typical = perf::median(variances);
   const double least = limits.least * limits.least / 2;  // `limits.least` is of a pair
   const double pairs = 1 / static_cast<double>(before) + 1 / static_cast<double>(after);
   const auto drift_rows = static_cast<double>(controlled ? controls : std::ssize(rows));
   const double drift_variance = enough || controlled ? M_PI / 2 * typical * pairs / drift_rows : 0;
   const double quantile =
-      student_quantile(kFamilyError / 2 / static_cast<double>(rows.size()), kPriorFreedom + freedom);
+      student_quantile(kFamilyError / 2 / static_cast<double>(rows.size()), kRepeatedPriorFreedom + freedom);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double pulled = (kPriorFreedom * typical + freedom * variances[i]) / (kPriorFreedom + freedom);
+    const double pulled =
+        (kRepeatedPriorFreedom * typical + freedom * variances[i]) / (kRepeatedPriorFreedom + freedom);
     double variance = std::max({variances[i], pulled, least});
     if (repetition == Repetition::rounds) variance = variance_of_rounds(variance, enough || controlled);
     result.rows[i].half_width = quantile * std::sqrt(variance * pairs + drift_variance);

@@ -66,14 +66,6 @@ double value_at(const ConstTensorView& y, std::int64_t i) {
   return y.dtype == DType::f16 ? float_from_f16(bits) : float_from_bf16(bits);
 }
 
-std::vector<ConstTensorView> inputs_of(const OpData& data) {
-  std::vector<ConstTensorView> inputs{data.x};
-  for (const Tensor* tensor : {&data.second, &data.weights, &data.bias}) {
-    if (tensor->data() != nullptr) inputs.emplace_back(*tensor);
-  }
-  return inputs;
-}
-
 }  // namespace
 
 double least_rounded_to_infinity(const Arithmetic& arithmetic) {
@@ -155,10 +147,10 @@ RandomResult RandomVerifier::run(std::uint64_t seed) {
   OpRunner runner(device, result.problem.op);
   runner.prepare(data);
   runner.run();
-  OracleResult expected = oracle(result.problem.op, inputs_of(data));
+  OracleResult expected = oracle(result.problem.op, data.inputs());
   Values values = result.problem.values;
   if (round_to_infinity(data.x, least_rounded_to_infinity(runner.plan().arithmetic()))) {
-    const OracleResult rounded = oracle(result.problem.op, inputs_of(data));
+    const OracleResult rounded = oracle(result.problem.op, data.inputs());
     for (std::size_t i = 0; i < rounded.magnitude.size(); ++i) {
       if (!std::isfinite(rounded.magnitude[i])) expected.magnitude[i] = kGreatest;
     }

@@ -13,6 +13,7 @@
 
 #include "bench/measure/measure.h"
 #include "bench/workloads/identity.h"
+#include "perfcounters/timing.h"
 
 namespace gable::bench {
 namespace {
@@ -102,11 +103,6 @@ std::vector<const RegretLayer*> steady_rounds(const std::vector<const RegretLaye
   std::vector<const RegretLayer*> steady;
   std::copy_if(rounds.begin(), rounds.end(), std::back_inserter(steady), is_steady);
   return steady.size() < 2 ? rounds : steady;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 const RegretTime& fastest(const std::vector<RegretTime>& times) {
@@ -229,7 +225,7 @@ RegretDocument median_of(std::vector<RegretDocument> rounds) {
     for (std::size_t at = 0; at < seconds.size(); ++at) {
       for (const RegretLayer* one : same) seconds[at].push_back(one->times[at].seconds);
     }
-    for (std::size_t at = 0; at < seconds.size(); ++at) layer.times[at].seconds = median(seconds[at]);
+    for (std::size_t at = 0; at < seconds.size(); ++at) layer.times[at].seconds = perf::median(seconds[at]);
     layer.pick = layer.times.front();
     layer.best = fastest(layer.times);
     const auto best = static_cast<std::size_t>(&fastest(layer.times) - layer.times.data());

@@ -18,8 +18,7 @@ namespace {
 double median_of(const std::vector<TimingRound>& rounds, double TimingRound::*field) {
   std::vector<double> values;
   for (const TimingRound& round : rounds) values.push_back(round.*field);
-  std::sort(values.begin(), values.end());
-  return perf::quantile(values, 0.5);
+  return perf::median(std::move(values));
 }
 
 TimingRound round_of(const Timing& time) { return {.q1 = time.q1, .seconds = time.seconds, .q3 = time.q3}; }

@@ -14,14 +14,6 @@
 namespace gable::bench {
 namespace {
 
-std::vector<ConstTensorView> inputs_of(const OpData& data) {
-  std::vector<ConstTensorView> inputs{data.x};
-  for (const Tensor* tensor : {&data.second, &data.weights, &data.bias}) {
-    if (tensor->data() != nullptr) inputs.emplace_back(*tensor);
-  }
-  return inputs;
-}
-
 void verify_case(const Case& one, const std::vector<OpenDevice>& devices, Outcome& outcome,
                  const std::function<void(const VerifyResult&)>& report) {
   validate(one.op);
@@ -33,7 +25,7 @@ void verify_case(const Case& one, const std::vector<OpenDevice>& devices, Outcom
       OpRunner runner(device, one.op);
       if (!data) {
         data = random_data(one.op);
-        expected = oracle(one.op, inputs_of(*data));
+        expected = oracle(one.op, data->inputs());
       }
       runner.prepare(*data);
       runner.run();

@@ -21,7 +21,7 @@ constexpr int kMargin = 9;  // for the numbers of the vertical axis
 constexpr char kMany = '*';
 
 /// Points that share roofs: of one machine, kind of device and number of threads that they ran on.
-struct Panel {
+struct TextPanel {
   std::string title;
   std::vector<const Measurement*> points{};
   std::vector<RoofLimit> roofs{};  ///< each once
@@ -36,14 +36,14 @@ std::string cpu_of(const Machine& machine) {
   return machine.apart.empty() ? machine.cpu : fmt::format("{} ({})", machine.cpu, machine.apart);
 }
 
-std::vector<Panel> panels_of(const Studies& studies) {
-  std::vector<Panel> panels;
+std::vector<TextPanel> panels_of(const Studies& studies) {
+  std::vector<TextPanel> panels;
   for (const Measurement& m : studies.measurements) {
     if (!m.can_be_drawn()) continue;
     const Machine& machine = studies.machines[m.machine];
     const std::string threads = m.place.threads ? ", " + threads_text(*m.place.running_threads()) : "";
     const std::string title = fmt::format("{} {}{}", machine.tag, m.on_gpu() ? machine.gpu : cpu_of(machine), threads);
-    auto panel = std::find_if(panels.begin(), panels.end(), [&](const Panel& one) { return one.title == title; });
+    auto panel = std::find_if(panels.begin(), panels.end(), [&](const TextPanel& one) { return one.title == title; });
     if (panel == panels.end()) panel = panels.insert(panels.end(), {.title = title});
     for (const Ceiling& ceiling : studies.ceilings) {
       if (studies.machines[ceiling.machine].tag == machine.tag && ceiling.device_kind == m.place.kind)
@@ -133,7 +133,7 @@ char mark_of(std::size_t index) {
   return index < kMarks.size() ? kMarks[index] : '#';
 }
 
-std::string text_of(const Panel& panel, const AsciiSize& size) {
+std::string text_of(const TextPanel& panel, const AsciiSize& size) {
   std::vector<double> intensities, rates;
   double highest = 0;
   for (const Measurement* m : panel.points) {
@@ -182,7 +182,7 @@ std::string text_of(const Panel& panel, const AsciiSize& size) {
 
 std::string ascii_plot(const Studies& studies, const AsciiSize& size) {
   std::string text;
-  for (const Panel& panel : panels_of(studies)) text += (text.empty() ? "" : "\n") + text_of(panel, size);
+  for (const TextPanel& panel : panels_of(studies)) text += (text.empty() ? "" : "\n") + text_of(panel, size);
   return text.empty() ? "nothing to draw: no row has both work and traffic\n" : text;
 }
 

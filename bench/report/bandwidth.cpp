@@ -19,18 +19,18 @@ std::string column_of(const Measurement& m) {
   return first < last ? name.substr(first + 1, last - first - 1) : name;
 }
 
-struct Grid {
+struct Rates {
   std::vector<std::string> columns;                       // in the study's order
   std::map<double, std::map<std::string, double>> rates;  // working set, column
 };
 
-std::string text_of(const std::string& series, const Grid& grid) {
+std::string text_of(const std::string& series, const Rates& table) {
   std::string text = fmt::format("Bandwidth of {}, by working set\n{:<10}", printable(series), "");
-  for (const std::string& column : grid.columns) text += fmt::format("  {:>10}", printable(column));
+  for (const std::string& column : table.columns) text += fmt::format("  {:>10}", printable(column));
   text += "\n";
-  for (const auto& [bytes, row] : grid.rates) {
+  for (const auto& [bytes, row] : table.rates) {
     text += fmt::format("{:<10}", bytes_text(bytes));
-    for (const std::string& column : grid.columns) {
+    for (const std::string& column : table.columns) {
       const auto rate = row.find(column);
       text += fmt::format("  {:>{}}", rate == row.end() ? "-" : bandwidth_text(rate->second),
                           std::max<std::size_t>(10, column.size()));
@@ -43,18 +43,18 @@ std::string text_of(const std::string& series, const Grid& grid) {
 }  // namespace
 
 std::string bandwidth_table(const Studies& studies) {
-  std::map<std::string, Grid> grids;
+  std::map<std::string, Rates> tables;
   for (const Measurement& m : studies.measurements) {
     if (!m.identity.only_moves_bytes()) continue;
-    Grid& grid = grids[m.series];
+    Rates& table = tables[m.series];
     const std::string column = column_of(m);
-    if (std::find(grid.columns.begin(), grid.columns.end(), column) == grid.columns.end()) {
-      grid.columns.push_back(column);
+    if (std::find(table.columns.begin(), table.columns.end(), column) == table.columns.end()) {
+      table.columns.push_back(column);
     }
-    grid.rates[*m.identity.working_set_bytes][column] = m.bandwidth();
+    table.rates[*m.identity.working_set_bytes][column] = m.bandwidth();
   }
   std::string text;
-  for (const auto& [series, grid] : grids) text += text_of(series, grid);
+  for (const auto& [series, table] : tables) text += text_of(series, table);
   return text;
 }
 

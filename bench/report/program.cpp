@@ -8,15 +8,17 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/report/columns.h"
 #include "bench/report/study.h"
 
 namespace gable::bench::report {
 namespace {
 
-constexpr std::size_t kColumns = 10;
-using Cells = std::array<std::string, kColumns>;
-const Cells kHeads{"what", "name", "device", "calls", "total", "share", "T", "GFLOP/s", "FLOP/byte", "% roof, bound"};
-constexpr std::array<bool, kColumns> kRight{false, false, false, true, true, true, true, true, true, false};
+constexpr std::size_t kPartColumns = 10;
+using PartCells = std::array<std::string, kPartColumns>;
+const PartCells kPartHeads{"what",  "name", "device",  "calls",     "total",
+                           "share", "T",    "GFLOP/s", "FLOP/byte", "% roof, bound"};
+constexpr std::array<bool, kPartColumns> kPartRight{false, false, false, true, true, true, true, true, true, false};
 constexpr std::size_t kLongestName = 60;
 constexpr std::size_t kLongestCommand = 200;
 
@@ -24,9 +26,9 @@ std::string cut(const std::string& name) {
   return name.size() <= kLongestName ? name : "…" + name.substr(name.size() - kLongestName + 1);
 }
 
-Cells cells_of(const ProgramPart& part, const Row* row) {
-  Cells cells{part.kind, printable(cut(part.name)), part.device, std::to_string(part.called.calls),
-              seconds_text(part.called.seconds)};
+PartCells cells_of(const ProgramPart& part, const Row* row) {
+  PartCells cells{part.kind, printable(cut(part.name)), part.device, std::to_string(part.called.calls),
+                  seconds_text(part.called.seconds)};
   if (part.called.share) cells[5] = fmt::format("{:.1f} %", 100 * *part.called.share);
   if (row == nullptr) {
     if (part.time) cells[6] = seconds_text(part.time->seconds);
@@ -39,17 +41,6 @@ Cells cells_of(const ProgramPart& part, const Row* row) {
   const Verdict& verdict = row->verdict;
   if (verdict.percent_of_roof) cells[9] = fmt::format("{:.1f} {}", *verdict.percent_of_roof, verdict.bound);
   return cells;
-}
-
-std::string line_of(const Cells& cells, const std::array<std::size_t, kColumns>& widths) {
-  std::string line;
-  for (std::size_t i = 0; i < kColumns; ++i) {
-    if (widths[i] == 0) continue;
-    const std::string pad(widths[i] - count_code_points(cells[i]), ' ');
-    line += (i > 0 ? "  " : "") + (kRight[i] ? pad + cells[i] : cells[i] + pad);
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
 }
 
 /// Each reason once, with the parts that it keeps off the roofline.
@@ -111,18 +102,13 @@ std::string ending(const ProgramEntry& program) {
 
 std::string program_table(const Study& study) {
   if (!study.program) return "";
-  std::vector<Cells> lines{kHeads};
+  std::vector<PartCells> lines{kPartHeads};
   for (const ProgramPart& part : study.program->parts) lines.push_back(cells_of(part, row_of_part(study.rows, part)));
-  for (std::size_t column = 5; column < kColumns; ++column) {
-    const auto says = [&](const Cells& cells) { return !cells[column].empty(); };
+  for (std::size_t column = 5; column < kPartColumns; ++column) {
+    const auto says = [&](const PartCells& cells) { return !cells[column].empty(); };
     if (std::none_of(lines.begin() + 1, lines.end(), says)) lines[0][column].clear();
   }
-  std::array<std::size_t, kColumns> widths{};
-  for (const Cells& cells : lines) {
-    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(cells[i]));
-  }
-  std::string text = ending(*study.program);
-  for (const Cells& cells : lines) text += line_of(cells, widths);
+  std::string text = ending(*study.program) + in_columns(lines, kPartRight);
   text += findings(*study.program) + reasons(*study.program);
   for (const std::string& note : study.program->notes) text += "note: " + printable(note) + "\n";
   for (const ProgramPart& part : study.program->parts) {

@@ -13,6 +13,7 @@
 #include "bench/common/text.h"
 #include "bench/record/headroom.h"
 #include "bench/report/against.h"
+#include "bench/report/columns.h"
 
 namespace gable::bench::report {
 namespace {
@@ -75,17 +76,6 @@ Cells cells_of(const Measurement& m, const Measurement& baseline) {
           m.time.runs < kFewSamples ? std::to_string(m.time.runs) : ""};
 }
 
-std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widths) {
-  std::string line;
-  for (size_t i = 0; i < kColumns; ++i) {
-    if (widths[i] == 0) continue;
-    const std::string pad(widths[i] - count_code_points(cells[i]), ' ');
-    line += (i ? "  " : "") + (kRight[i] ? pad + cells[i] : cells[i] + pad);
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
-}
-
 // The sentences for the marks in the last column.
 std::string flags(const Studies& studies) {
   std::string text;
@@ -136,16 +126,8 @@ std::string table(const Studies& studies) {
   const bool counts = std::any_of(studies.measurements.begin(), studies.measurements.end(), was_counted);
   if (!counts)
     for (Cells& row : rows) row[kSources].clear();
-
-  std::array<size_t, kColumns> widths{};
-  for (const Cells& row : rows) {
-    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(row[i]));
-  }
-  std::string text;
-  if (rows.size() > 1 || studies.measurements.empty()) {
-    for (const Cells& row : rows) text += line_of(row, widths);
-  }
-  return text + flags(studies) + refusals(studies.refused);
+  const bool has_lines = rows.size() > 1 || studies.measurements.empty();
+  return (has_lines ? in_columns(rows, kRight) : "") + flags(studies) + refusals(studies.refused);
 }
 
 }  // namespace gable::bench::report

@@ -12,13 +12,14 @@
 
 #include "bench/common/text.h"
 #include "bench/record/totals.h"
+#include "bench/report/columns.h"
 
 namespace gable::bench::report {
 namespace {
 
-constexpr std::size_t kColumns = 9;
-using Cells = std::array<std::string, kColumns>;
-constexpr std::array<bool, kColumns> kRight = {false, false, false, false, true, true, true, true, false};
+constexpr std::size_t kTotalColumns = 9;
+using TotalCells = std::array<std::string, kTotalColumns>;
+constexpr std::array<bool, kTotalColumns> kTotalRight = {false, false, false, false, true, true, true, true, false};
 
 bool same_network(const NetworkTotal& a, const NetworkTotal& b) {
   return a.suite == b.suite && a.dtype == b.dtype && a.cache == b.cache;
@@ -72,7 +73,7 @@ std::string comparison(const NetworkTotal& total, const NetworkTotal& baseline, 
                      std::exp(logs / layers), below, layers, worst);
 }
 
-Cells cells_of(const NetworkTotal& total, const std::string& against) {
+TotalCells cells_of(const NetworkTotal& total, const std::string& against) {
   return {printable(total.suite),
           total.dtype,
           total.cache,
@@ -82,23 +83,6 @@ Cells cells_of(const NetworkTotal& total, const std::string& against) {
           seconds_text(total.seconds),
           number_text(total.flop / total.seconds / 1e9),
           against};
-}
-
-std::string text_of(const std::vector<Cells>& lines) {
-  std::array<std::size_t, kColumns> widths{};
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(line[i]));
-  }
-  std::string text;
-  for (const Cells& line : lines) {
-    std::string padded;
-    for (std::size_t i = 0; i < kColumns; ++i) {
-      const std::string pad(widths[i] - count_code_points(line[i]), ' ');
-      padded += (i ? "  " : "") + (kRight[i] ? pad + line[i] : line[i] + pad);
-    }
-    text += padded.substr(0, padded.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
 }
 
 /// What a series has behind its device and kByAuto.
@@ -143,7 +127,7 @@ Layers together(Layers layers) {
 }
 
 /// Adds a line for each total; returns whether they have all layers.
-bool add_lines(const Layers& layers, std::vector<Cells>& lines) {
+bool add_lines(const Layers& layers, std::vector<TotalCells>& lines) {
   const std::vector<NetworkTotal> totals = network_totals(layers.rows, layers.refused);
   for (const NetworkTotal& total : totals) {
     lines.push_back(cells_of(total, comparison(total, baseline_of(total, totals), layers.rows)));
@@ -156,7 +140,7 @@ bool add_lines(const Layers& layers, std::vector<Cells>& lines) {
 std::string totals_table(const Studies& studies) {
   const Layers layers = layers_of(studies);
   if (layers.rows.empty()) return "";
-  std::vector<Cells> lines{
+  std::vector<TotalCells> lines{
       {"network", "dtype", "cache", "device", "layers", "convolutions", "T", "GFLOP/s", "against"}};
   const bool whole = add_lines(layers, lines);
   const auto other_suite = [&](const Row& row) { return row.identity.suite != layers.rows.front().identity.suite; };
@@ -164,7 +148,7 @@ std::string totals_table(const Studies& studies) {
   return "All convolutions of each network, counts included" +
          std::string(whole ? ""
                            : " (n/m layers: the others did not run on that device, or their lines can't be read)") +
-         "\n" + text_of(lines);
+         "\n" + in_columns(lines, kTotalRight);
 }
 
 }  // namespace gable::bench::report

@@ -56,6 +56,14 @@ InputShapes shapes_of(const Op& op) {
 
 }  // namespace
 
+std::vector<ConstTensorView> OpData::inputs() const {
+  std::vector<ConstTensorView> all{x};
+  for (const Tensor* tensor : {&second, &weights, &bias}) {
+    if (tensor->data() != nullptr) all.emplace_back(*tensor);
+  }
+  return all;
+}
+
 void fill_random(const TensorView& host, std::uint64_t seed, float low, float high) {
   const std::int64_t count = host.shape.elements();
   const float span = high - low;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gable::bench {
 
@@ -17,6 +18,9 @@ struct OpData {
   Tensor second;  ///< the second operand of an addition
   Tensor weights;
   Tensor bias;
+
+  /// Those that the op has, in this order.
+  std::vector<ConstTensorView> inputs() const;
 };
 
 /// Uniform in [low, high), the same on every machine and for any number of threads.
