@@ -3,15 +3,31 @@ if(GABLE_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
 
-option(GABLE_UNITY "Compile the files of gable's larger libraries together, eight at a time, and precompile headers of tests" OFF)
+option(GABLE_UNITY "Compile the files of a folder together, eight at a time, and precompile headers of tests" OFF)
 
-# gable_unity(TARGET files...): the target's files are compiled together with GABLE_UNITY, but for the files named here,
-# whose own names other files of the target have as well.
+# gable_unity(TARGET): with GABLE_UNITY the target's files of one folder are compiled together, so no two of them may
+# define the same file-local name. Kernels are compiled alone: those for each instruction set, which include themselves,
+# and those for one of them.
 function(gable_unity name)
-  if(GABLE_UNITY)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
-    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${name} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(NOT GABLE_UNITY)
+    return()
   endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${name} SOURCES)
+  get_target_property(directory ${name} SOURCE_DIR)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${directory} NORMALIZE)
+    file(STRINGS ${source} alone REGEX "^#include .*(foreach_target\\.h|_x86-inl\\.h|immintrin\\.h)")
+    if(NOT alone)
+      cmake_path(GET source PARENT_PATH folder)
+      file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      math(EXPR count "0${${group}} + 1")
+      set(${group} ${count})
+      math(EXPR part "(${count} - 1) / 8")
+      set_property(SOURCE ${source} TARGET_DIRECTORY ${name} PROPERTY UNITY_GROUP ${group}_${part})
+    endif()
+  endforeach()
 endfunction()
 
 # gable_brief(TARGET files...): files that run for milliseconds, whose templates of options and JSON take a third less time

@@ -164,7 +164,7 @@ json side_json(const Row& row) {
       {"seconds", time.seconds}, {"q1", time.q1}, {"q3", time.q3}, {"runs", time.runs}, {"kernel", row.place.kernel}};
 }
 
-json to_json(const RowPair& pair) {
+json pair_json(const RowPair& pair) {
   json entry = identity_json(*pair.before);
   entry["old"] = side_json(*pair.before);
   entry["new"] = side_json(*pair.after);
@@ -183,9 +183,9 @@ json only_json(const std::vector<const Row*>& rows) {
   return list;
 }
 
-json to_json(const StudyDiff& diff) {
+json diff_json(const StudyDiff& diff) {
   json document{{"schema_version", 1}, {"rows", json::array()}, {"noise", json::array()}};
-  for (const RowPair& pair : diff.pairs) document["rows"].push_back(to_json(pair));
+  for (const RowPair& pair : diff.pairs) document["rows"].push_back(pair_json(pair));
   for (const auto& [kind, noise] : diff.noise)
     document["noise"].push_back({{"device_kind", std::string(to_string(kind))},
                                  {"drift", std::exp(noise.drift)},
@@ -255,7 +255,7 @@ ExitCode diff_command(const DiffArguments& arguments, Console& console) {
   if (!other_machine.empty()) console.print(printable(other_machine));
   for (const std::string& fact : changed_facts(before.machine, after.machine)) console.print(printable(fact));
   print(diff, console);
-  json document = to_json(diff);
+  json document = diff_json(diff);
   document["old"] = fmt::format("{}", fmt::join(arguments.before, ","));
   document["new"] = fmt::format("{}", fmt::join(arguments.after, ","));
   document["studies"] = {before.studies.size(), after.studies.size()};

@@ -17,13 +17,12 @@ namespace gable::bench {
 namespace {
 
 using perf::Metric;
-using perf::Quantity;
 
 /// A simulated run takes about so many times the CPU time of the program. Measured: 60 for loops over memory, 120 for
 /// arithmetic; it only decides which programs `auto` does not try to simulate.
 constexpr double kSlowdown = 100;
 
-void add_level(CountedWork& work, const char* level, const Quantity& quantity, double calls) {
+void add_level(CountedWork& work, const char* level, const perf::Quantity& quantity, double calls) {
   if (quantity.value) {
     work.bytes[level] = *quantity.value / calls;
     if (!quantity.note.empty() && work.note.find(quantity.note) == std::string::npos) {
@@ -47,7 +46,7 @@ void explain_no_traffic(CountedWork& work) {
 CountedWork work_of(const perf::SimulatedWork& simulated) {
   CountedWork work{.source = "simulated", .by = "callgrind"};
   const double calls = static_cast<double>(std::max<std::int64_t>(1, simulated.calls));
-  if (const Quantity& flop = simulated.quantities.at(Metric::flop); flop.value) {
+  if (const perf::Quantity& flop = simulated.quantities.at(Metric::flop); flop.value) {
     for (const auto& [kind, value] : simulated.flop.by_kind) work.flop[to_string(kind.type)] += value / calls;
     if (work.flop.empty()) work.flop["f64"] = 0;
     work.note = flop.note;

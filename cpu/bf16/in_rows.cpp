@@ -15,7 +15,7 @@
 namespace gable::cpu::bf16 {
 namespace {
 
-constexpr std::int64_t kMaxColumns = 1 << 12;
+constexpr std::int64_t kMaxRowColumns = 1 << 12;
 constexpr std::size_t kMostRows = kNarrowPositions;  // of a half
 constexpr std::int64_t kFewestInL1 = 7;              // positions of a half, if the rows have them
 // Positions of one vector and of two whose products wait for no latency, and the load of weights in positions.
@@ -275,7 +275,7 @@ bool may_read_in_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit&
   if (b.terms.gathers || is_pointwise(p) || b.work.weights_outermost || g.groups * g.group_c != g.c) return false;
   const Axis rows = row_axis(p, g), columns = column_axis(p, g);
   const std::int64_t border = std::max(g.rows - outputs_inside(rows), g.columns - outputs_inside(columns));
-  if (border > kMaxBorder || g.columns > kMaxColumns || p.s > kMaxKernelColumns) return false;
+  if (border > kMaxBorder || g.columns > kMaxRowColumns || p.s > kMaxKernelColumns) return false;
   // Folded columns are one run of channels: those of a single group, none of them in padding.
   if (b.terms.fold > 1 && (g.groups > 1 || outputs_inside(columns) < g.columns)) return false;
   return positions_in_l1(p) >= std::min({kFewestInL1, std::int64_t{b.positions}, g.columns});

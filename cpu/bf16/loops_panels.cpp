@@ -5,12 +5,12 @@ namespace gable::cpu::bf16 {
 namespace {
 
 /// Consecutive positions of the input whose outputs are consecutive pixels: the whole work unit, or one of its rows.
-struct PositionRuns {
+struct InputRuns {
   std::int64_t count, length;
   std::int64_t readable;  // positions, counted from the first, that halves may load
 };
 
-PositionRuns runs_of(const Run& run, const WorkUnit& work, bool staged) {
+InputRuns runs_of(const Run& run, const WorkUnit& work, bool staged) {
   const Blocking& b = run.blocking;
   if (!staged) return {work.rows, work.columns, b.geometry.columns - work.first_column};
   const bool one_run = work.rows == 1 || (work.columns == b.geometry.columns && b.strip.columns == work.columns);
@@ -21,7 +21,7 @@ PositionRuns runs_of(const Run& run, const WorkUnit& work, bool staged) {
 /// The halves of all runs, one after another.
 class Halves {
  public:
-  Halves(TileLoop& loop, const InputView& input, const PositionRuns& runs, std::int64_t first_lane)
+  Halves(TileLoop& loop, const InputView& input, const InputRuns& runs, std::int64_t first_lane)
       : loop_(loop), input_(input), runs_(runs), step_(loop.run().blocking.positions), first_lane_(first_lane) {}
 
   bool left() const { return row_ < runs_.count; }
@@ -42,7 +42,7 @@ class Halves {
  private:
   TileLoop& loop_;
   const InputView& input_;
-  PositionRuns runs_;
+  InputRuns runs_;
   std::int64_t step_, first_lane_, row_ = 0, first_ = 0;
 };
 

@@ -43,9 +43,9 @@ Conv2dProblem with_folded_rows(Conv2dProblem p) {
   return p;
 }
 
-class Blocking {
+class PlanesCutter {
  public:
-  Blocking(const Conv2dProblem& problem, const Target& target, int threads)
+  PlanesCutter(const Conv2dProblem& problem, const Target& target, int threads)
       : p_(problem.nhwc ? with_folded_rows(problem) : with_pixels_in_a_row(problem)), threads_(threads) {
     b_.problem = p_;
     b_.channels = problem.nhwc ? problem.c : 1;
@@ -257,13 +257,13 @@ std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& targe
   }
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.r * p.s > kMaxTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMaxTablePieces);
-  if (const std::int64_t pieces = Blocking(p, target, 1).table_pieces(); pieces > kMaxTablePieces)
+  if (const std::int64_t pieces = PlanesCutter(p, target, 1).table_pieces(); pieces > kMaxTablePieces)
     return text(pieces) + " pieces of a column; its table holds " + text(kMaxTablePieces);
   return "";
 }
 
 PlanesBlocking depthwise_planes_blocking(const Conv2dProblem& problem, const Target& target, int threads) {
-  return Blocking(problem, target, threads).run();
+  return PlanesCutter(problem, target, threads).run();
 }
 
 }  // namespace gable::cpu

@@ -32,7 +32,7 @@ std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kern
 
 /// Costs besides the products: of a tile, of reading a pixel in a unit's first panel, and of a copied pixel, in pixels
 /// of a panel; then of a tile and of a pixel, in cycles.
-constexpr double kTilePixels = 1, kReadPixel = 0.4, kCopiedPixel = 0.7;
+constexpr double kTilePixels = 1, kReadPixel = 0.4, kCopyPixel = 0.7;
 constexpr double kTileCycles = 50, kPixelCycles = 15;
 /// The fixed cost of a unit, in tiles of a panel.
 constexpr double kUnitTiles = 0.5;
@@ -61,7 +61,7 @@ double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseU
   const std::int64_t panel = b.tile.vectors * vector;
   const double start = kUnitTiles * static_cast<double>(b.tile.pixels);
   const double pixel_cycles = static_cast<double>(p.c);  // of a panel
-  const double read = (b.copies_input ? kCopiedPixel : kReadPixel) + kPixelCycles / pixel_cycles;
+  const double read = (b.copies_input ? kCopyPixel : kReadPixel) + kPixelCycles / pixel_cycles;
   const double of_tile = kTilePixels + kTileCycles / pixel_cycles;
   const double region = units.pixel_blocks * units.lane_blocks > 1 ? region_cycles(threads) / pixel_cycles : 0;
   const auto work = [&](std::int64_t unit) {

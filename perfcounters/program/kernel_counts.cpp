@@ -64,7 +64,7 @@ class Sums {
 };
 
 /// What was counted of a kernel's launches with the same arguments.
-struct Counted {
+struct CountedLaunches {
   Sums sums{};
   std::string reason{};  ///< why some of its launches were not counted
 };
@@ -78,7 +78,7 @@ struct PointCounts {
 };
 
 using TimesByArguments = std::map<std::uint64_t, std::vector<CallTimes>>;
-using CountedByArguments = std::map<std::uint64_t, Counted>;
+using CountedByArguments = std::map<std::uint64_t, CountedLaunches>;
 
 constexpr const char* kNotByType =
     "instructions of each type were not counted; of a kernel with 20 launches or fewer only traffic is";
@@ -246,7 +246,7 @@ PointCounts counts_of(const Alike& group, const TimesByArguments& times, const C
   std::map<std::string, double> weights;
   double least = 0, most = 0, spread = 1;
   for (const std::uint64_t arguments : group.counted) {
-    const Counted& one = counted.at(arguments);
+    const CountedLaunches& one = counted.at(arguments);
     if (!one.reason.empty()) point.reason = one.reason;
     const GpuCounts counts = one.sums.per_call();
     if (counts.empty()) continue;
@@ -391,7 +391,7 @@ KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::
   for (const KernelRecord& record : timed) graph_calls[key_of(record)] += record.graph_calls;
   std::map<Key, CountedByArguments> counts;
   for (const KernelRecord& record : counted) {
-    Counted& kernel = counts[key_of(record)][record.arguments];
+    CountedLaunches& kernel = counts[key_of(record)][record.arguments];
     kernel.sums.add(record);
     if (!record.reason.empty()) kernel.reason = record.reason;
   }

@@ -71,7 +71,7 @@ std::vector<std::string_view> split(std::string_view line, char separator) {
 
 /// True if the whole field is a number that is finite and not negative.
 template <typename Number>
-bool read(std::string_view field, Number& value) {
+bool read_field(std::string_view field, Number& value) {
   Number parsed{};
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), parsed);
   if (error != std::errc{} || end != field.data() + field.size() || !(parsed >= 0)) return false;
@@ -82,39 +82,41 @@ bool read(std::string_view field, Number& value) {
   return true;
 }
 
-bool read(std::string_view field, std::array<int, 3>& values) {
+bool read_field(std::string_view field, std::array<int, 3>& values) {
   const auto parts = split(field, ',');
-  return parts.size() == 3 && read(parts[0], values[0]) && read(parts[1], values[1]) && read(parts[2], values[2]);
+  return parts.size() == 3 && read_field(parts[0], values[0]) && read_field(parts[1], values[1]) &&
+         read_field(parts[2], values[2]);
 }
 
 /// Keys that it does not know are those of later versions and are skipped.
 bool read_value(std::string_view key, std::string_view value, KernelRecord& record) {
   if (key.starts_with("m:")) {
     double sum = 0;
-    if (!read(value, sum)) return false;
+    if (!read_field(value, sum)) return false;
     record.metrics[plain(key.substr(2))] = sum;
     return true;
   }
-  if (key == "calls") return read(value, record.times.calls);
-  if (key == "seconds") return read(value, record.times.seconds);
-  if (key == "median") return read(value, record.times.median);
-  if (key == "q1") return read(value, record.times.q1);
-  if (key == "q3") return read(value, record.times.q3);
-  if (key == "fastest") return read(value, record.times.fastest);
-  if (key == "slowest") return read(value, record.times.slowest);
-  if (key == "counted") return read(value, record.counted_calls);
-  if (key == "arguments") return read(value, record.arguments);
-  if (key == "graph") return read(value, record.graph);
-  if (key == "graph_calls") return read(value, record.graph_calls);
-  if (key == "least") return read(value, record.least_instructions);
-  if (key == "most") return read(value, record.most_instructions);
+  if (key == "calls") return read_field(value, record.times.calls);
+  if (key == "seconds") return read_field(value, record.times.seconds);
+  if (key == "median") return read_field(value, record.times.median);
+  if (key == "q1") return read_field(value, record.times.q1);
+  if (key == "q3") return read_field(value, record.times.q3);
+  if (key == "fastest") return read_field(value, record.times.fastest);
+  if (key == "slowest") return read_field(value, record.times.slowest);
+  if (key == "counted") return read_field(value, record.counted_calls);
+  if (key == "arguments") return read_field(value, record.arguments);
+  if (key == "graph") return read_field(value, record.graph);
+  if (key == "graph_calls") return read_field(value, record.graph_calls);
+  if (key == "least") return read_field(value, record.least_instructions);
+  if (key == "most") return read_field(value, record.most_instructions);
   if (key == "reason") record.reason = plain(value);
   return true;
 }
 
 bool read_kernel(const std::vector<std::string_view>& fields, KernelRecord& record) {
   if (fields.size() < 7) return false;
-  if (!read(fields[1], record.gpu) || !read(fields[5], record.grid) || !read(fields[6], record.block)) return false;
+  if (!read_field(fields[1], record.gpu) || !read_field(fields[5], record.grid) || !read_field(fields[6], record.block))
+    return false;
   record.gpu_name = plain(fields[2]);
   record.name = plain(fields[3]);
   record.region = plain(fields[4]);
@@ -214,7 +216,7 @@ KernelFile parse_kernel_file(std::string_view text, const std::string& name) {
   KernelFile file;
   const std::size_t first = text.find('\n');
   const std::string_view header = text.substr(0, first);
-  if (!header.starts_with(kHeader) || !read(header.substr(kHeader.size()), file.pid)) {
+  if (!header.starts_with(kHeader) || !read_field(header.substr(kHeader.size()), file.pid)) {
     file.notes.push_back(name + ": is no list of kernels of version 1, and was left out");
     return file;
   }
