@@ -122,9 +122,9 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) __m512 add_quarters(__m512 
   return _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
 }
 
-/// kVectors: a group's output channels, 4 in each.
+/// QuadsTile of quads-inl.h with pairs of channels for channels. kVectors: a group's output channels, 4 in each.
 template <int kPixels, int kVectors>
-struct QuadsTile {
+struct PairQuadsTile {
   static constexpr int kStored = 4 / kVectors;  // pixels whose outputs fill a vector
   using Sums = __m512[kPixels][kVectors];
 
@@ -212,21 +212,21 @@ struct QuadsTile {
 
 /// Sums of all pixels and outputs fit the registers.
 template <int kVectors>
-constexpr int kQuadsPixels = kVectors == 4 ? kMaxQuadsPixels / 2 : kMaxQuadsPixels;
+constexpr int kPairQuadsPixels = kVectors == 4 ? kMaxQuadsPixels / 2 : kMaxQuadsPixels;
 
-template <int kVectors, int kPixels = kQuadsPixels<kVectors>>
-void fill_quads_tiles(NarrowGroupsKernels& kernels) {
-  kernels.tile[kPixels] = &QuadsTile<kPixels, kVectors>::run;
-  if constexpr (kPixels > 1) fill_quads_tiles<kVectors, kPixels - 1>(kernels);
+template <int kVectors, int kPixels = kPairQuadsPixels<kVectors>>
+void fill_pair_quads_tiles(NarrowGroupsKernels& kernels) {
+  kernels.tile[kPixels] = &PairQuadsTile<kPixels, kVectors>::run;
+  if constexpr (kPixels > 1) fill_pair_quads_tiles<kVectors, kPixels - 1>(kernels);
 }
 
 template <int kVectors>
-const NarrowGroupsKernels& quads_kernels(const Target& target) {
+const NarrowGroupsKernels& pair_quads_kernels(const Target& target) {
   static const NarrowGroupsKernels kernels = [&] {
     NarrowGroupsKernels made = narrow_groups_kernels(target);
     made.pairs = made.quads = true;
-    made.max_pixels = kQuadsPixels<kVectors>;
-    fill_quads_tiles<kVectors>(made);
+    made.max_pixels = kPairQuadsPixels<kVectors>;
+    fill_pair_quads_tiles<kVectors>(made);
     return made;
   }();
   return kernels;
@@ -246,9 +246,9 @@ const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target) {
 }
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target, const Conv2dProblem& p) {
   if (!has_pair_quads(p.group_c(), p.group_k())) return narrow_groups_dot_kernels(target);
-  if (p.group_k() == kQuad) return narrow_groups_dot::quads_kernels<1>(target);
-  return p.group_k() == 2 * kQuad ? narrow_groups_dot::quads_kernels<2>(target)
-                                  : narrow_groups_dot::quads_kernels<4>(target);
+  if (p.group_k() == kQuad) return narrow_groups_dot::pair_quads_kernels<1>(target);
+  return p.group_k() == 2 * kQuad ? narrow_groups_dot::pair_quads_kernels<2>(target)
+                                  : narrow_groups_dot::pair_quads_kernels<4>(target);
 }
 #else
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target) { return narrow_groups_kernels(target); }
