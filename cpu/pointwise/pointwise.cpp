@@ -136,8 +136,8 @@ Conv2dDescription PointwisePlan::description() const {
   Conv2dDescription d;
   d.kernel = "pointwise";
   d.target = target_->name;
-  const std::int64_t lanes =
-      b.runs_of_tiles ? packed_panel_lanes(*kernels_, group_.k) : b.tile.vectors * kernels_->lanes;
+  const bool narrow = b.runs_of_tiles && group_.k <= kPanelVectors * kernels_->lanes;
+  const std::int64_t lanes = narrow ? packed_panel_lanes(*kernels_, group_.k) : b.tile.vectors * kernels_->lanes;
   d.tile = text(b.holds_weights ? kHeldPixels : b.tile.pixels) + " pixels x " + text(lanes) + " lanes";
   d.blocking = std::string(b.panels_outside ? "each panel of weights through " + text(b.band_pixels) + " pixels"
                                             : "each tile through all panels") +

@@ -169,7 +169,8 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& all, const PointwiseKe
   b.strip_pixel = together ? p.c : round_up(p.c, kPointwiseRun) + kPointwiseRun;
   const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerBand);
   b.band_pixels = (b.panels_outside ? tiles : 1) * b.tile.pixels;
-  b.runs_of_tiles = !b.copies_input && p.k <= kernels.lanes && !is_matrix_by_vector(p, kernels);
+  b.runs_of_tiles =
+      !b.copies_input && p.k <= kernels.most_run_vectors * kernels.lanes && !is_matrix_by_vector(p, kernels);
   b.holds_weights = b.runs_of_tiles && kernels.held_weights != nullptr &&
                     packed_panel_lanes(kernels, p.k) == kernels.lanes && p.c <= most_held_channels(kernels.lanes);
   b.units = all.groups == 1 ? feed_threads(p, kernels, threads, b) : units_of_groups(all, p, threads, b);

@@ -36,7 +36,7 @@ struct PointwiseBlocking {
   bool widens_tiles;        // widens one tile at a time: a band is one tile, which all panels use after its copy
   bool prefetches_widened;  // a tile prefetches the pixels that are widened next
   bool panels_outside;      // panels are the outer loop, tiles of a band the inner one; else a band is one tile
-  bool runs_of_tiles;       // in place, of one panel of at most one vector: tiles follow one another in one call
+  bool runs_of_tiles;       // in place, of one panel of few vectors: tiles follow one another in one call
   bool holds_weights;       // they keep weights in registers
   bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;

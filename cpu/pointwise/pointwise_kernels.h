@@ -83,9 +83,10 @@ struct PointwiseKernels {
   /// are not 0.
   std::array<int, kMaxPointwiseVectors + 1> most_pixels;
   PointwiseFunction tile[kMaxPointwiseVectors + 1][kMaxPointwisePixels + 1];
-  /// The same, tile after tile, for one panel of at most one vector. They prefetch nothing: a panel of so few products
-  /// has no time for it, and reads and writes its pixels once, in order.
-  PointwiseFunction run_of_tiles[kOneVector + 1][kMaxPointwisePixels + 1];
+  /// The same, tile after tile, for one panel of at most most_run_vectors. They prefetch nothing: a panel of so few
+  /// products has no time for it, and reads and writes its pixels once, in order.
+  PointwiseFunction run_of_tiles[kThreeVectors + 1][kMaxPointwisePixels + 1];
+  int most_run_vectors;
   /// The same for one vector, with tiles of kHeldPixels pixels and the weights of some channels in registers; or null.
   PointwiseFunction held_weights;
   WidenPixelsFunction widen_f16, widen_bf16;

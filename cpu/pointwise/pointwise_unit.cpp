@@ -95,7 +95,7 @@ class Unit {
     std::size_t parts = 0;
     for_each_part([&](const Part& part) {
       const auto vectors = static_cast<std::size_t>(part.vectors);
-      const bool narrow = part.vectors <= kOneVector;
+      const bool narrow = part.vectors <= r_.kernels.most_run_vectors;
       prepared[parts] = {r_.kernels.tile[vectors], narrow ? r_.kernels.run_of_tiles[vectors] : nullptr,
                          make_call(part, 0, part.panels)};
       prepared[parts++].call.in.pixel = x_pixel;
