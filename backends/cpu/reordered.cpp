@@ -245,6 +245,9 @@ ReorderCosts reorder_costs(const Conv2dProblem& p, const CpuPlace& place) {
     if (p.groups > 1) return {of_groups, half ? 0.045e-9 : 0.085e-9, 0.01e-9, 130e-9};
     return {0.78, half ? 0.06e-9 : 0.1e-9, 0.03e-9, 130e-9};
   }
+  // Depthwise on cores that halve vectors: fitted beside depthwise_planes, on one thread.
+  if (depthwise && cpu::core_kind() == cpu::CoreKind::halved_512)
+    return half ? ReorderCosts{0.82, 0.08e-9, 0.01e-9, 160e-9} : ReorderCosts{0.75, 0.12e-9, 0.01e-9, 160e-9};
   // Pairs of bf16 without groups are estimated lower on cores that do not halve vectors.
   const bool pairs = p.dtype == DType::bf16 && p.groups == 1 && whole;
   return {pairs ? 1.07 : 0.82, half && depthwise ? 0.08e-9 : 0.14e-9, 0.04e-9, 160e-9};
@@ -292,7 +295,7 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   // Depthwise layers are mostly reorders. Their times are fitted to one thread of a core that does not halve vectors.
   // On several threads the cores exchange the reordered data between their caches: layers that are faster on one thread
   // then take up to 1.8 times as long as depthwise_planes.
-  if (place.threads > 1 || cpu::core_kind() == cpu::CoreKind::halved_512) return cpu::kNoEstimate;
+  if (place.threads > 1) return cpu::kNoEstimate;
   if (pass.problem.groups < p.groups) return seconds;
   // Reordered copies that do not fit the last level beside the tensors come from memory.
   constexpr double kByteOfMemory = 0.5e-9;

@@ -35,6 +35,7 @@ constexpr double kHalfTile = 0.5;
 // All of a unit that loads pairs, over what the costs above say, on cores that do not halve vectors: rows that are not
 // folded, more outputs than half a vector.
 constexpr double kPairsOfWholeVectors = 1 / 1.3;
+constexpr double kGroupsOfHalvedVectors = 0.78;  // likewise windows of several groups, on cores that halve vectors
 // Cycles of the unit on folded rows, on cores that do not halve vectors. L1 holds the weights, and outputs are stored
 // between products.
 constexpr double kFoldedPair = 0.5;                      // of a pair of channels of a position, for 16 lanes
@@ -132,7 +133,11 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
   const double tiles = std::max(1.0, positions / static_cast<double>(2 * counted_positions(b, unit)));
   const bool half = !unit.loads_full_halves && g.group_k <= vector;
   const double halved = !half ? 1 : whole ? kHalfOfWholeVectors : kHalfVectorProduct;
-  const double share = whole && !half && !unit.loads_full_halves && g.groups == 1 ? kPairsOfWholeVectors : 1;
+  const bool of_groups = g.groups > 1 && b.terms.tap_count() > 1 && core_kind(bf16::kVector) == CoreKind::halved_512;
+  const double share = unit.loads_full_halves            ? 1
+                       : of_groups                       ? kGroupsOfHalvedVectors
+                       : whole && !half && g.groups == 1 ? kPairsOfWholeVectors
+                                                         : 1;
   const double tile = half && whole ? kHalfTile : 1;
   return share * (steps * std::max(positions * unit.costs.position * halved, tiles * unit.costs.weights) +
                   staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile * tile_cycles(b, unit));

@@ -90,6 +90,7 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   constexpr double kVector = 0.15, kVectorRun = 2, kVectorTile = 0.7, kPlane = 40;
   constexpr double kCopied = 0.01, kWidened = 0.033, kSpread = 0.055, kSpreadPixel = 0.9, kSpreadPixelOf16Bits = 0.45,
                    kStagedRow = 2.2;
+  constexpr double kManyPhasesOfHalved = 6;  // times kSpread, of strides above 2 on Zen 4
   constexpr double kLanes = 0.095, kLanesRun = 1.6, kLanesTile = 11, kGroup = 25;
   constexpr double kInput = 0.09, kInputOf16Bits = 0.12, kOutputElement = 0.08, kWeight = 0.09;
   constexpr double kFarLine = 0.7, kFarLineOf16Bits = 1.6, kCall = 60;
@@ -113,7 +114,9 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
     double vectors = 0;
     for (const RowSection& section : b.sections) vectors += static_cast<double>(section.vectors);
     const double pixel = f32 ? kSpreadPixel : kSpreadPixelOf16Bits;
-    const double spread = b.channels > 1 ? pixel / static_cast<double>(b.channels) : kSpread;
+    const bool many_phases = q.stride_w > 2 && core_kind() == CoreKind::halved_512;
+    const double element_spread = kSpread * (many_phases ? kManyPhasesOfHalved : 1);
+    const double spread = b.channels > 1 ? pixel / static_cast<double>(b.channels) : element_spread;
     const double element = b.in_place ? 0 : q.stride_w > 1 ? spread : f32 ? kCopied : kWidened;
     const double staged = inputs * element + (b.in_place ? 0 : static_cast<double>(q.h) * kStagedRow);
     const double taps =
@@ -127,8 +130,15 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   constexpr double kFoldedOf16Bits = 0.88;
   if (p.nhwc) {
     nanoseconds *= f32 ? 1 : kFoldedOf16Bits;
-  } else if (!is_fitted_to_nchw(core_kind())) {
+  } else if (core_kind() != CoreKind::amx) {
     nanoseconds *= b.transposes ? (f32 ? kLanesNow : kLanesNowOf16Bits) : (f32 ? kRowsNow : kRowsNowOf16Bits);
+  }
+  // Zen 4 beside `reordered`, read off 35 layers: planes with strides that are transposed in L1 and beyond it, and
+  // rows.
+  constexpr double kStridedLanesOfHalved = 0.8, kStridedLanesBeyondL1OfHalved = 1.1, kStridedRowsOfHalved = 0.85;
+  if (f32 && !p.nhwc && q.stride_w > 1 && core_kind() == CoreKind::halved_512) {
+    const bool far = transposed_planes_exceed_l1(q, depthwise_plane_kernels(target).lanes);
+    nanoseconds *= !b.transposes ? kStridedRowsOfHalved : far ? kStridedLanesBeyondL1OfHalved : kStridedLanesOfHalved;
   }
   // CPUs with AMX have one port for shuffles. Chosen by 32 layers in f32 and by `reordered`'s times of them.
   constexpr double kSpreadAmx = 1.8, kLanesBeyondL1Amx = 1.7;
@@ -165,8 +175,11 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
               (kernel_rows * row + static_cast<double>(p.ho) * tiles * kTile + spread * spread_vector);
   }
   cycles += conversion_cycles(p, p.ho * p.wo, p.k, kStored);
-  constexpr double kWholeVectors = 0.9;  // beside narrow_groups, measured on Zen 5
-  if (core_kind(depthwise_tiles(target).lanes) == CoreKind::whole_512) cycles *= kWholeVectors;
+  constexpr double kWholeVectors = 0.9;    // beside narrow_groups, measured on Zen 5
+  constexpr double kHalvedStrides = 1.45;  // the same on Zen 4, of bf16 with strides
+  const CoreKind kind = core_kind(depthwise_tiles(target).lanes);
+  if (kind == CoreKind::whole_512) cycles *= kWholeVectors;
+  if (kind == CoreKind::halved_512 && p.dtype == DType::bf16 && p.stride_w > 1) cycles *= kHalvedStrides;
   return estimated_seconds(p, cycles * static_cast<double>(p.n), b.units(), threads);
 }
 
