@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMaxRowColumns = 1 << 12;
 constexpr std::size_t kMostRows = kNarrowPositions;  // of a half
-constexpr std::int64_t kFewestInL1 = 7;              // positions of a half, if the rows have them
+constexpr std::int64_t kFewestInL1 = 6;              // positions of a half, if the rows have them
 // Positions of one vector and of two whose products wait for no latency, and the load of weights in positions.
 constexpr double kFewNarrow = 6, kFew = 5, kWeights = 3;
 constexpr double kOne = 1.3;          // the products of one position, of a vector
