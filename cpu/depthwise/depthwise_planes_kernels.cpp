@@ -218,10 +218,57 @@ struct StagedRows {
 #endif
   }
 
+  /// Where column `first` of the image lies in a row of the strip, with the other columns of its phase behind it.
+  static HWY_INLINE Element* phase_of(const PlaneRows& call, std::int64_t first, Element* row) {
+    const std::int64_t padded = first + call.pad_left;
+    return row + padded % call.stride * call.phase_elements + padded / call.stride;
+  }
+
+#if HWY_TARGET != HWY_SCALAR
+  /// All columns of a row but fewer than kStride at its end, in vectors of at most kLanes elements of a phase; the last
+  /// one overlaps the one before. Returns the columns that it took: none of a row that is too short.
+  template <int kStride, std::size_t kLanes>
+  static HWY_INLINE std::int64_t stage_phases(const PlaneRows& call, const T* x, Element* row) {
+    const hn::CappedTag<float, kLanes> d;
+    const std::conditional_t<kType == DType::f32, hn::CappedTag<float, kLanes>, HalfTag<hn::CappedTag<float, kLanes>>>
+        of_image;
+    const auto count = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t phase_columns = call.width / kStride;
+    if (phase_columns < count) {
+      if constexpr (kLanes > 4) return stage_phases<kStride, kLanes / 2>(call, x, row);
+      return 0;
+    }
+    Element* to[kStride];
+    for (int phase = 0; phase < kStride; ++phase) to[phase] = phase_of(call, phase, row);
+    for (std::int64_t first = 0; first < phase_columns; first += count) {
+      const std::int64_t at = std::min(first, phase_columns - count);
+      hn::Vec<decltype(of_image)> elements[4];
+      if constexpr (kStride == 3) {
+        hn::LoadInterleaved3(of_image, x + kStride * at, elements[0], elements[1], elements[2]);
+      } else {
+        hn::LoadInterleaved4(of_image, x + kStride * at, elements[0], elements[1], elements[2], elements[3]);
+      }
+      for (int phase = 0; phase < kStride; ++phase) {
+        if constexpr (kConverts && kType != DType::f32) {
+          hn::StoreU(to_f32<kType>(d, elements[phase]), d, to[phase] + at);
+        } else {
+          hn::StoreU(elements[phase], of_image, to[phase] + at);
+        }
+      }
+    }
+    return phase_columns * kStride;
+  }
+#endif
+
   static HWY_INLINE void stage_apart(const PlaneRows& call, const T* x, Element* row) {
-    for (std::int64_t first = 0; first < call.stride; ++first) {  // columns of one phase, from left to right
-      const std::int64_t padded = first + call.pad_left;
-      Element* to = row + padded % call.stride * call.phase_elements + padded / call.stride;
+    std::int64_t done = 0;
+#if HWY_TARGET != HWY_SCALAR
+    constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<float>());
+    if (call.stride == 3) done = stage_phases<3, kLanes>(call, x, row);
+    if (call.stride == 4) done = stage_phases<4, kLanes>(call, x, row);
+#endif
+    for (std::int64_t first = done; first < done + call.stride; ++first) {  // columns of one phase, from left to right
+      Element* to = phase_of(call, first, row);
       for (std::int64_t j = first; j < call.width; j += call.stride, ++to) {
         if constexpr (kConverts) *to = element_as_f32(x, kType, j);
         if constexpr (!kConverts) *to = x[j];

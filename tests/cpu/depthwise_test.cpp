@@ -446,6 +446,20 @@ TEST_CASE(
   CHECK(!takes_row_tiles(12, 3));  // too short
 }
 
+TEST_CASE(
+    "depthwise with strides of 3 and 4 in NCHW: rows from fewer columns than a vector's phases to several vectors") {
+  std::mt19937 random(54);
+  for (const std::int64_t stride : {3, 4}) {
+    for (const std::int64_t width : {9, 31, 34, 50, 67, 133}) {
+      Conv2dProblem p{.c = 3, .h = 14, .w = width, .k = 3, .r = 3, .s = 5, .groups = 3};
+      p.stride_h = p.stride_w = stride;
+      p.activation = width % 2 == 0 ? Activation::tanh : Activation::relu;
+      const Runs runs = check_everywhere(same_padded(p), random);
+      CHECK(runs.at("depthwise_planes") >= runs_in_one_layout());
+    }
+  }
+}
+
 TEST_CASE("depthwise of small images in NCHW: fewer planes than a block of their transpose has rows") {
   std::mt19937 random(53);
   for (const std::int64_t channels : {2, 3, 17, 19}) {
