@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_partial_sums",
     "conv2d_weights_ahead",
     "conv2d_groups_together",
+    "conv2d_near_pixels",
     "conv2d_output_ahead",
     "conv2d_direct_input",
     "conv2d_edge_strips",
@@ -136,7 +137,8 @@ bool exists_on(Path path, const Target& target) {
 /// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors and held
 /// weights, for which other targets have too few registers.
 bool needs_lines(Path path) {
-  return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs || path == Path::pointwise_held_weights;
+  return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs ||
+         path == Path::pointwise_held_weights || path == Path::conv2d_near_pixels;
 }
 
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;

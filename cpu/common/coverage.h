@@ -18,6 +18,7 @@ enum class Path {
   conv2d_partial_sums,
   conv2d_weights_ahead,
   conv2d_groups_together,
+  conv2d_near_pixels,
   conv2d_output_ahead,
   conv2d_direct_input,
   conv2d_edge_strips,

@@ -23,10 +23,10 @@ std::string describe_input(const Conv2dBlocking& b) {
 
 }  // namespace
 
-Conv2dPlan::Conv2dPlan(const Conv2dProblem& problem, const Target& target, int threads)
+Conv2dPlan::Conv2dPlan(const Conv2dProblem& problem, const Conv2dKernels& kernels, const Target& target, int threads)
     : problem_(checked("conv2d", problem, target, threads)),
       target_(&target),
-      kernels_(&conv2d_kernels(target)),
+      kernels_(&kernels),
       threads_(threads),
       blocking_(choose_blocking(problem, *kernels_, threads)),
       workspace_(static_cast<std::size_t>(threads) * blocking_.workspace.floats) {}

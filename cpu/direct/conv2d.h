@@ -30,7 +30,10 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
 class Conv2dPlan {
  public:
   /// Throws std::invalid_argument naming the value when the problem is inconsistent or the CPU lacks the target.
-  Conv2dPlan(const Conv2dProblem& problem, const Target& target, int threads);
+  Conv2dPlan(const Conv2dProblem& problem, const Target& target, int threads)
+      : Conv2dPlan(problem, conv2d_kernels(target), target, threads) {}
+  /// With the target's kernels, or with what other cores prefer of them. `kernels` must outlive the plan.
+  Conv2dPlan(const Conv2dProblem& problem, const Conv2dKernels& kernels, const Target& target, int threads);
 
   const Conv2dProblem& problem() const { return problem_; }
   Conv2dDescription description() const;

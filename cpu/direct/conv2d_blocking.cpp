@@ -54,8 +54,9 @@ class Search {
     b_.units = grid(candidate, images(candidate));
     b_.units.weights_once = weights_once;
     // No pairs if two rows have more pixels than L1 has ways: pixels a multiple of 4 KiB apart share one set.
-    const bool short_rows = !b_.tile.row_pair && p_.out_w() <= kernels_.max_image_pair_pixels &&
-                            2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
+    const std::int64_t pair_pixels = b_.input.near_pixels ? kMaxNearPairPixels : kernels_.max_image_pair_pixels;
+    const bool short_rows =
+        !b_.tile.row_pair && p_.out_w() <= pair_pixels && 2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
     b_.tile.image_pair = short_rows && b_.units.images > 1;
     b_.tile.two_rows = short_rows && b_.units.images == 1 && b_.units.rows > 1;
     const Candidate chosen{b_.units.rows, b_.units.pixels, candidate.chunk};
@@ -134,9 +135,10 @@ class Search {
   }
 
   void grow_rows(Candidate& c) const {
-    while (c.rows < p_.out_h() && conv_rows(c) * conv_pixels(c) < pixel_target()) {
+    while (c.rows < p_.out_h()) {
       const Candidate taller{c.rows + 1, c.pixels, c.chunk};
-      if (!fits(taller)) return;
+      const bool in_l1 = b_.input.near_pixels && stage_floats(taller) * kFloat <= l1_bytes() * 3 / 4;
+      if (!fits(taller) || (conv_rows(c) * conv_pixels(c) >= pixel_target() && !in_l1)) return;
       c = taller;
     }
   }
@@ -271,15 +273,27 @@ bool many_taps_skip(const Conv2dProblem& p, const Conv2dKernels& kernels) {
 }
 
 /// Whether a tile's pixels lie a multiple of 4 KiB apart, so that they share one set of L1, and copying them pays,
-/// although each out tile makes its own copy.
+/// although each out tile makes its own copy. Copies of dilated windows would be so large that units have few rows,
+/// each of which reads all weights.
 bool copies_aliased(const Conv2dProblem& p) {
   constexpr std::int64_t kMaxOutTiles = 4;
-  return p.s > 1 && shares_a_set(p.stride_w, p.c, kFloat) && p.group_k() <= kMaxOutTiles * kPartitionLanes;
+  const bool dilated = p.dilation_h > 1 || p.dilation_w > 1;
+  return p.s > 1 && !dilated && shares_a_set(p.stride_w, p.c, kFloat) && p.group_k() <= kMaxOutTiles * kPartitionLanes;
 }
 
 /// How many neighbouring pixels of a tile have lines in different sets of L1.
 std::int64_t pixels_of_a_way(const Conv2dProblem& p) {
   return kL1WayBytes / std::gcd(p.stride_w * p.c * kFloat, kL1WayBytes);
+}
+
+/// Whether a unit stages its input, so that tiles of one vector know the distance of its pixels: such a tile loads an
+/// operand for each product, and an index to it costs issue slots. Enough taps must read a staged line. Not without
+/// groups: there it gains where another thread shares the core (1.1), and loses where none does (0.88).
+bool takes_near_pixels(const Conv2dProblem& p, const Conv2dKernels& kernels) {
+  constexpr std::int64_t kFewestTaps = 6;
+  const bool one_vector = p.group_k() <= kernels.lanes && p.group_k() > kernels.lanes - kernels.least_lanes;
+  return kernels.prefers_near_pixels && one_vector && p.groups > 1 && p.group_c() % kNearPitch == 0 && p.nhwc &&
+         p.pool.none() && p.stride_w == 1 && p.s > 1 && p.r * p.s >= kFewestTaps * p.stride_h;
 }
 
 TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, bool in_place) {
@@ -328,12 +342,13 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.problem = with_pixels_in_a_row(problem);
   const Conv2dProblem& p = b.problem;
   const bool padded = row_axis(p).padded() || column_axis(p).padded();
-  const bool in_place = p.dtype == DType::f32 && p.nhwc && !copies_aliased(p);
+  b.input.near_pixels = takes_near_pixels(p, kernels);
+  const bool in_place = p.dtype == DType::f32 && p.nhwc && !copies_aliased(p) && !b.input.near_pixels;
   b.input.never_staged = in_place && (!padded || (padding_is_apart(column_axis(p)) && !many_taps_skip(p, kernels)));
   b.input.skips_padding = b.input.never_staged && padded;
   b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
-  b.channels.in_lanes = even_in_lanes(p, kernels);
+  b.channels.in_lanes = b.input.near_pixels ? kNearPitch : even_in_lanes(p, kernels);
   b.unit_groups = groups_staged_together(p, b.channels.in_lanes, threads);
   Search(kernels, threads, b).run();
   if (b.unit_groups > 1 && b.channels.chunks > 1) {  // all chunks of a group would be staged before the next group's
@@ -346,8 +361,9 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
 
 PixelRange pixels_in_place(const Conv2dBlocking& b, const UnitWindow& window) {
   if (b.input.never_staged) return all_in_place(window);
-  if (b.problem.dtype != DType::f32 || !b.problem.nhwc || copies_aliased(b.problem)) return all_staged(window);
-  return inner_tiles_in_place(column_axis(b.problem), window, tiles_of(b, window), b.input.axes.columns);
+  const Conv2dProblem& p = b.problem;
+  if (b.input.near_pixels || p.dtype != DType::f32 || !p.nhwc || copies_aliased(p)) return all_staged(window);
+  return inner_tiles_in_place(column_axis(p), window, tiles_of(b, window), b.input.axes.columns);
 }
 
 }  // namespace gable::cpu

@@ -39,6 +39,7 @@ struct TileChoice {
 /// Where tiles read their input.
 struct InputAccess {
   bool never_staged;   // tiles always read in place
+  bool near_pixels;    // all input is staged, so that tiles of one vector know the distance of pixels
   bool skips_padding;  // in place though there is padding: padding taps skip the pixels at a tile's ends
   bool skips_several;  // a tile may have several padding pixels at one end
   StripAxes axes;      // of strips

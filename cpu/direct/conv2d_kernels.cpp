@@ -1,5 +1,6 @@
-// Compiles the convolution's register tiles once a target and hands out their tables. conv2d_other_tiles.cpp compiles
-// some of them, since one file would take longer than all others of a build with many processors.
+// Compiles the convolution's register tiles once a target and hands out their tables. conv2d_other_tiles.cpp and
+// conv2d_near_tiles.cpp compile some of them, since one file would take longer than all others of a build with many
+// processors.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/direct/conv2d_kernels.h"
@@ -23,6 +24,7 @@ Conv2dKernels make_conv2d_kernels() {
   kernels.max_pixels = kTilePixels;
   fill_tiles<1, kTilePixels>(kernels.tile);
   fill_other_tiles(kernels);
+  fill_near_tiles(kernels);
   return kernels;
 }
 

@@ -16,6 +16,10 @@ namespace gable::cpu {
 constexpr int kMaxTilePixels = 28;
 constexpr int kMaxImagePairPixels = 7;
 constexpr int kMaxTileVectors = 2;
+/// Near pixels: those of a strip of this many input lanes, with stride 1. Tiles of one vector address them by
+/// constants.
+constexpr int kNearPitch = 16;
+constexpr int kMaxNearPairPixels = kMaxTilePixels / 2;
 /// The index of half a vector among numbers of vectors.
 constexpr int kHalfTileVector = 0;
 
@@ -99,6 +103,13 @@ struct Conv2dKernels {
   /// Indexed [vectors][pixels].
   TileFunction tile[kMaxTileVectors + 1][kMaxTilePixels + 1];
   TileFunction image_pair[kMaxTileVectors + 1][kMaxImagePairPixels + 1];
+  /// Tiles of one vector and near pixels, indexed [pixels], and those of two rows; null where the target has none.
+  TileFunction near_tile[kMaxTilePixels + 1];
+  TileFunction near_pair[kMaxNearPairPixels + 1];
+
+  /// Whether tiles of near pixels are worth a copy of the input: measured on cores with AMX (1.2 times as fast) and on
+  /// cores that halve vectors (0.9).
+  bool prefers_near_pixels;
 };
 
 /// Lanes of the next panel, with `lanes` output channels left: two vectors, one, or half of one, whichever needs the

@@ -1,4 +1,4 @@
-// The part of a target's table that conv2d_other_tiles.cpp compiles.
+// The parts of a target's table that conv2d_other_tiles.cpp and conv2d_near_tiles.cpp compile.
 #if defined(GABLE_CPU_CONV2D_OTHER_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_CONV2D_OTHER_TILES_INL_H_
 #undef GABLE_CPU_CONV2D_OTHER_TILES_INL_H_
@@ -15,6 +15,9 @@ namespace gable::cpu::HWY_NAMESPACE {
 
 /// The narrow register tiles and those of two images.
 void fill_other_tiles(Conv2dKernels& kernels);
+
+/// The register tiles of pixels a constant pitch apart, where the core prefers them.
+void fill_near_tiles(Conv2dKernels& kernels);
 
 }  // namespace gable::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

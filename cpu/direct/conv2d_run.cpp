@@ -166,7 +166,9 @@ class Unit {
               .non_temporal = run_.non_temporal};
     call.ahead = {b_.prefetches_weights ? weights_after(chunk, lane, panel_lanes) : nullptr,
                   chunk.channels * p_.r * p_.s * panel_lanes / kAheadShare};
-    compute_images(call, {lane, run_.kernels.tile[vectors], run_.kernels.image_pair[vectors]});
+    const Conv2dKernels& kernels = run_.kernels;
+    compute_images(call, b_.input.near_pixels ? Panel{lane, kernels.near_tile, kernels.near_pair}
+                                              : Panel{lane, kernels.tile[vectors], kernels.image_pair[vectors]});
     return panel_lanes;
   }
 
@@ -288,6 +290,7 @@ void note_plan_paths(const Conv2dRun& run) {
             run.target);
   if (run.non_temporal) note_path(Path::conv2d_non_temporal, run.target);
   if (b.tile.prefetches_output && !run.non_temporal) note_path(Path::conv2d_output_ahead, run.target);
+  if (b.input.near_pixels) note_path(Path::conv2d_near_pixels, run.target);
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
   if (b.input.skips_several) note_path(Path::conv2d_trims_several, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "cpu/common/fast_copies.h"
 #include "cpu/common/output_tile-inl.h"
@@ -74,10 +75,12 @@ struct Runs {
   std::int64_t prefetch_count, distance, last_distance;
 };
 
-/// D: the tag of its vectors, whole ones or halves.
-template <int kRows, int kPixels, int kVectors, class D = hn::ScalableTag<float>>
+/// D: the tag of its vectors, whole ones or halves. kPitch: floats from pixel to pixel; 0: InputTile::px of them. Tiles
+/// with a pitch read strips, and so skip no padding and prefetch no input.
+template <int kRows, int kPixels, int kVectors, class D = hn::ScalableTag<float>, int kPitch = 0>
 struct Tile {
   using V = hn::Vec<D>;
+  using Pitch = std::conditional_t<kPitch == 0, PixelPitch, FixedPitch<kPitch>>;
   static constexpr int kAll = kRows * kPixels;
   static constexpr TilePixels kWhole{0, kPixels};
   static constexpr TilePixels kWithoutFirst{1, kPixels};
@@ -117,13 +120,13 @@ struct Tile {
   /// kSteps input lanes of one tap, which are neighbours; or one lane, where x_step is the distance to the next one.
   /// Moves the addresses past them. Odd lanes add to `odd`, which may be acc.
   template <TilePixels kPart, int kSteps>
-  static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], PixelPitch& px, std::int64_t x_step,
+  static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], Pitch& px, std::int64_t x_step,
                                       const float* HWY_RESTRICT& w, LinePrefetch& prefetch, V (&acc)[kAll][kVectors],
                                       V (&odd)[kAll][kVectors]) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
-      if constexpr (kSteps == kUnrolled && !kPrefetchAtOnce) prefetch.next(step);
+      if constexpr (kSteps == kUnrolled && !kPrefetchAtOnce && kPitch == 0) prefetch.next(step);
       V weights[kVectors];
       HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
         const std::int64_t at = (step * kVectors + v) * lanes;
@@ -167,8 +170,9 @@ struct Tile {
     const std::int64_t x_step = runs.x_step;
     const std::int64_t steps = runs.steps;
     const std::int64_t unrolled_steps = x_step == 1 ? steps - steps % kUnrolled : 0;
-    const bool prefetches = call.x.px >= kPrefetchPitch;
-    PixelPitch px = PixelPitch::of(call.x.px);
+    const bool prefetches = kPitch == 0 && call.x.px >= kPrefetchPitch;
+    Pitch px = Pitch::of(call.x.px);
+    const std::int64_t pitch = kPitch > 0 ? kPitch : call.x.px;
     [[maybe_unused]] V odd_steps[kTwoSets ? kAll : 1][kVectors];
     if constexpr (kTwoSets) {
       HWY_UNROLL(8) for (int i = 0; i < kAll; ++i) {
@@ -198,7 +202,7 @@ struct Tile {
       }
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * call.x.px;
+        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * pitch;
       }
       std::int64_t step = 0;
       for (; step < unrolled_steps; step += kUnrolled) {
@@ -347,7 +351,8 @@ struct Tile {
     const std::int64_t prefetch_taps = call.prefetch.prefetch_taps;
     // Taps that skip any number of pixels by a jump also skip one.
     const bool jumps = call.taps.several || !kFastCopies;
-    if (jumps) {
+    if constexpr (kPitch > 0) {
+    } else if (jumps) {
       left_taps(call, x, lanes, w, acc);
     } else if constexpr (kFastCopies) {
       if (left > 0)
@@ -358,7 +363,8 @@ struct Tile {
         one_run ? Runs{x, step, 0, 1, lanes * kernel_w, 1, distance, distance}
                 : Runs{x + left * kw, step, kw, right - left, lanes, prefetch_taps - left, distance, distance};
     accumulate<kWhole>(call, whole, w, acc);
-    if (jumps) {
+    if constexpr (kPitch > 0) {
+    } else if (jumps) {
       right_taps(call, x, lanes, w, acc);
     } else if constexpr (kFastCopies) {
       if (right < kernel_w)
@@ -531,7 +537,7 @@ struct Tile {
     end(call, acc);
   }
   static void run(const TileCall& call) {
-    if constexpr (kFastCopies) {
+    if constexpr (kFastCopies && kPitch == 0) {
       if (single_tap(call)) return run_single_tap(call);
     }
     run_taps(call);
@@ -560,6 +566,13 @@ void fill_narrow_tiles([[maybe_unused]] TileFunction (&table)[kMaxTileVectors + 
 #endif
     fill_narrow_tiles<kPixels - 1>(table);
   }
+}
+
+/// Fills table[pixels] for pixels = kPixels, kPixels - 1, … with tiles of near pixels.
+template <int kRows, int kPixels>
+void fill_near_tiles(TileFunction* table) {
+  table[kPixels] = &Tile<kRows, kPixels, 1, hn::ScalableTag<float>, kNearPitch>::run;
+  if constexpr (kPixels > 1) fill_near_tiles<kRows, kPixels - 1>(table);
 }
 
 }  // namespace gable::cpu::HWY_NAMESPACE

@@ -190,6 +190,59 @@ TEST_CASE("conv2d: groups") {
   check_everywhere_in("direct", same_padded({.c = 6, .h = 5, .w = 5, .k = 18, .r = 3, .s = 3, .groups = 6}), random);
 }
 
+namespace {
+
+/// A target's kernels as cores prefer them that stage input for near pixels.
+const Conv2dKernels& near_kernels(const Target& target) {
+  static const std::vector<Conv2dKernels> all = [] {
+    std::vector<Conv2dKernels> found;
+    for (const Target* supported : supported_targets()) {
+      found.push_back(conv2d_kernels(*supported));
+      found.back().prefers_near_pixels = found.back().near_tile[1] != nullptr;
+    }
+    return found;
+  }();
+  const auto& targets = supported_targets();
+  return all.at(static_cast<std::size_t>(std::find(targets.begin(), targets.end(), &target) - targets.begin()));
+}
+
+struct NearPlan : Conv2dPlan {
+  NearPlan(const Conv2dProblem& problem, const Target& target, int threads)
+      : Conv2dPlan(problem, near_kernels(target), target, threads) {}
+};
+
+}  // namespace
+
+TEST_CASE("conv2d: windows to one vector of outputs read a strip of near pixels, also two rows at a time") {
+  std::mt19937 random(12);
+  const auto check = [&](Conv2dProblem p, bool two_rows) {
+    for (const DType type : kTypes) {
+      p.dtype = type;
+      const Sample sample = random_sample(p, random);
+      for (const Target* target : supported_targets()) {
+        const Conv2dKernels& kernels = near_kernels(*target);
+        if (!kernels.prefers_near_pixels) continue;
+        CAPTURE(p.w);
+        const Conv2dBlocking b = choose_blocking(p, kernels, 1);
+        CHECK(b.input.near_pixels);
+        CHECK(b.tile.two_rows == two_rows);
+        for (const int threads : {1, 3}) check_plan<NearPlan>(p, *target, threads, sample);
+      }
+    }
+  };
+  for (const std::int64_t w : {5, 7, 14, 15, 28, 31, 57}) {
+    check(same_padded({.c = 48, .h = 7, .w = w, .k = 48, .r = 3, .s = 3, .groups = 3, .bias = true}), w <= 14);
+  }
+  check(same_padded({.n = 2, .c = 64, .h = 8, .w = 9, .k = 26, .r = 3, .s = 3, .groups = 2}), true);
+  check(same_padded({.c = 96, .h = 9, .w = 20, .k = 33, .r = 5, .s = 3, .stride_h = 2, .dilation_w = 2, .groups = 3}),
+        false);
+  check(sized({.c = 32, .h = 2, .w = 30, .k = 32, .r = 3, .s = 7, .pad_top = 3, .pad_left = 6, .groups = 2}, 2, 1),
+        false);
+  Conv2dProblem hyperbolic{.c = 32, .h = 16, .w = 70, .k = 24, .r = 3, .s = 3, .groups = 2};
+  hyperbolic.activation = Activation::tanh;
+  check(same_padded(hyperbolic), false);
+}
+
 TEST_CASE("conv2d: bias, activations and pools") {
   std::mt19937 random(8);
   const FusedPool pools[] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 2, 2}, {2, 2, 1, 1},
