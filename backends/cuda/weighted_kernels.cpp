@@ -156,9 +156,9 @@ using WgmmaOrOneGroup = cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WgmmaWithReo
 using ImplicitGemmOrOneGroup =
     cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::WithReorders<cuda::ImplicitGemmMma>, kImplicitGemmOneGroup>>;
 using FewChannelsMmaOrOneGroup =
-    cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::FewChannelsMmaKernel, kFewChannelsOneGroup, false>>;
+    cuda::Conv2dKernel<cuda::OrAsOneGroup<cuda::FewChannelsMmaKernel, kFewChannelsOneGroup>>;
 
-/// The estimates of the kernels for few channels are of layers of one group.
+/// The estimate of one_channel is of layers of one group.
 template <typename KernelPlan>
 double one_group_seconds(const WeightedOp& op, const CudaDevice& device) {
   if (op.problem.groups > 1) return std::numeric_limits<double>::infinity();
@@ -179,7 +179,7 @@ constexpr CudaKernels::Kernel kKernels[] = {
     {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<FewChannelsMmaOrOneGroup>,
      make<FewChannelsMmaOrOneGroup, mma_bound>, seconds<FewChannelsMmaOrOneGroup>},
     {"few_channels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsConv2d>,
-     make<cuda::FewChannelsConv2d, f32_bound>, one_group_seconds<cuda::FewChannelsConv2d>},
+     make<cuda::FewChannelsConv2d, f32_bound>, dense_seconds<cuda::FewChannelsConv2d>},
     {"few_pixels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewPixelsConv2d>,
      make<cuda::FewPixelsConv2d, few_pixels_bound>, seconds<cuda::FewPixelsConv2d>},
     {"few_outputs", cuda::FewOutputsConv2d::missing, refuse<cuda::FewOutputsConv2d>,

@@ -263,15 +263,24 @@ __device__ __forceinline__ void add_step(const char* (&pixels)[rows], int lower,
       above[i] = below[i] = make_uint2(0, 0);
     }
   }
-  static_assert(tiles % 2 == 0);
-#pragma unroll
-  for (int j = 0; j < tiles; j += 2) {
-    const uint4 b = *reinterpret_cast<const uint4*>(weights + j * 256);
+  static_assert(tiles == 1 || tiles % 2 == 0);
+  if constexpr (tiles == 1) {
+    const uint2 b = *reinterpret_cast<const uint2*>(weights);
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       const unsigned a[4] = {above[i].x, below[i].x, above[i].y, below[i].y};
-      multiply_add<T>(sums[i][j], a, b.x, b.y);
-      multiply_add<T>(sums[i][j + 1], a, b.z, b.w);
+      multiply_add<T>(sums[i][0], a, b.x, b.y);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < tiles; j += 2) {
+      const uint4 b = *reinterpret_cast<const uint4*>(weights + j * 256);
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const unsigned a[4] = {above[i].x, below[i].x, above[i].y, below[i].y};
+        multiply_add<T>(sums[i][j], a, b.x, b.y);
+        multiply_add<T>(sums[i][j + 1], a, b.z, b.w);
+      }
     }
   }
 }
@@ -296,7 +305,7 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
                   p.column * t.window.stride_w * pixel_bytes(t);
     }
     float sums[rows][tiles][4] = {};
-    const char* w = weights + lane * 16;
+    const char* w = weights + lane * (tiles == 1 ? 8 : 16);
     const int* offset = offsets + lane % 4;
 #pragma unroll 2
     for (int step = 0; step + 1 < steps; ++step, w += step_bytes(tiles), offset += kUnitsOfStep)

@@ -8,10 +8,12 @@
 namespace gable::cuda::few_channels_mma {
 namespace {
 
-/// The variants for the problem: all except those that compute at least twice as many output channels as it has.
+/// The variants for the problem: all except those that compute at least twice as many output channels as it has. That
+/// of eight channels reads as many pixels for half of the products, so it is for no more.
 std::span<const Variant> variants_for(const Conv2dProblem& p) {
   const std::int64_t k = p.group_k();
-  return variants(p.dtype).first(k <= 16 ? 1 : k <= 32 ? 2 : 3);
+  if (k <= 8) return variants(p.dtype).first(1);
+  return variants(p.dtype).subspan(1, k <= 16 ? 1 : k <= 32 ? 2 : 3);
 }
 
 std::size_t lay_out(HaloTile& t, const Variant& v) {
@@ -107,8 +109,9 @@ double seconds_of(const Choice& choice) {
   const HaloTile& t = choice.tile.tile;
   const int steps = steps_of(t), apart = std::gcd(t.window.stride_w * pixel_bytes(t) / kUnit, kPlaces);
   const double products = v.rows * v.tiles, ragged = t.extents.k % (8 * v.tiles) != 0 ? kRaggedOutputs : 0;
+  const double stored = v.rows * std::max(v.tiles, 2);  // eight channels of a row take as long as sixteen
   const double task =
-      steps * (products * kProduct + kConflict * v.rows * apart + kWeights * v.tiles) + products * (kOutputs + ragged);
+      steps * (products * kProduct + kConflict * v.rows * apart + kWeights * v.tiles) + stored * (kOutputs + ragged);
   const std::int64_t positions = std::int64_t{t.cut.images} * t.cut.row_pairs * t.output.wo;
   const std::int64_t tasks = ceil_div(positions, 8 * v.rows);
   const double pairs = static_cast<double>(t.cut.images) * t.cut.in_rows * static_cast<int>(t.line.pairs.value);

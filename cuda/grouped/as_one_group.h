@@ -21,9 +21,9 @@ std::unique_ptr<Conv2dPlan> with_one_group(const Conv2dProblem& problem, const c
                                            std::unique_ptr<Conv2dPlan> kernel);
 
 /// A kernel (see conv2d_plan.h) that computes groups as `Kernel` does, or as one. `order` is with_one_group()'s.
-/// `estimates_groups`: Kernel::seconds() knows several groups (it never knows groups of one channel). Without an
-/// estimate of groups apart, they are computed as one, or, where that is refused, apart with an infinite estimate.
-template <typename Kernel, const char* order, bool estimates_groups = true>
+/// Kernel::seconds() knows several groups, but not groups of one channel: these are computed as one, or, where that is
+/// refused, apart with an infinite estimate.
+template <typename Kernel, const char* order>
 struct OrAsOneGroup {
   static constexpr std::size_t kAlignment = Kernel::kAlignment;
 
@@ -45,8 +45,9 @@ struct OrAsOneGroup {
 
  private:
   static double apart(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-    const bool estimated = estimates_groups && problem.group_c() > 1;
-    if (!estimated || !Kernel::refusal(problem, device).empty()) return std::numeric_limits<double>::infinity();
+    if (problem.group_c() == 1 || !Kernel::refusal(problem, device).empty()) {
+      return std::numeric_limits<double>::infinity();
+    }
     return Kernel::seconds(problem, device);
   }
   static double together(const Conv2dProblem& problem, const cudaDeviceProp& device) {

@@ -57,6 +57,9 @@ std::vector<Conv2d> few_channel_convolutions() {
       {.input = {24, 3, 40, 40}, .weights = {64, 3, 3, 3}, .padding = {1, 1}},  // enough for 64 channels a block
       {.input = {24, 3, 40, 40}, .weights = {58, 3, 3, 3}, .padding = {1, 1}},  // stores of two channels
       {.input = {24, 4, 33, 40}, .weights = {60, 4, 1, 1}},                     // of four
+      {.input = {5, 6, 21, 22}, .weights = {9, 2, 3, 3}, .padding = {1, 1}, .groups = 3},
+      {.input = {3, 64, 12, 19}, .weights = {64, 4, 3, 3}, .stride = {2, 1}, .padding = {1, 1}, .groups = 16},
+      {.input = {7, 14, 9, 9}, .weights = {16, 7, 5, 5}, .padding = {2, 2}, .groups = 2},
   };
 }
 
@@ -129,6 +132,28 @@ TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
   }
   check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f16, DType::bf16}, Math::strict, 2);
   check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f32}, Math::tf32, 2);
+}
+
+TEST_CASE("few_channels_mma has tiles of 8 and of 16 channels, for one group and for several") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0?kernel=few_channels_mma");
+  if (!device.query(Conv2d{.input = {1, 3, 9, 9}, .weights = {8, 3, 3, 3}, .dtype = DType::f16}).front().supported)
+    return;
+  for (const std::int64_t groups : {1, 5}) {
+    for (const std::int64_t k : {1, 3, 8, 9, 16}) {
+      Conv2d conv{
+          .input = {2, 3 * groups, 33, 30}, .weights = {k * groups, 3, 3, 3}, .padding = {1, 1}, .groups = groups};
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        conv.dtype = dtype;
+        conv.math = dtype == DType::f32 ? Math::tf32 : Math::strict;
+        conv.layout = k % 2 == 0 ? Layout::nhwc : Layout::nchw;
+        const std::string explained = device.plan(conv).explain();
+        INFO(explained);
+        if (groups == 1) CHECK(contains(explained, k <= 8 ? "x 8 channels a warp" : "x 16 channels a warp"));
+        check(device, conv);
+      }
+    }
+  }
 }
 
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {

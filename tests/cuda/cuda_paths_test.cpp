@@ -646,6 +646,9 @@ TEST_CASE("kernels of one group compute several as one, with zeros among the wei
   narrow.layout = Layout::nchw;
   narrow.input[0] = 32;
   CHECK(chooses_one_group(few, narrow));
+  narrow = grouped({32, 4, 4}, 3, 28, DType::bf16, Math::strict);
+  narrow.layout = Layout::nchw;
+  CHECK_FALSE(chooses_one_group(few, narrow));
   narrow = grouped({3, 20, 20}, 3, 160, DType::f16, Math::strict);
   narrow.layout = Layout::nchw;
   narrow.input[0] = 1;
