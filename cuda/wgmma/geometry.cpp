@@ -234,7 +234,10 @@ bool share_out_memory_of_item(int shared_bytes, WgmmaGeometry& g) {
   const int reused = slices_of(g) == 1 ? kMaxReusedStages : kMaxReusedStagesOfTwo;
   g.stages.boxes = std::min(has_short_boxes(g) ? kMaxShortBoxStages : kMaxItemStages,
                             (shared_bytes - kAlignment - kWgmmaBarrierBytes) / stage_bytes);
-  if (g.stages.boxes < g.steps.channel_blocks) g.stages.boxes = std::min(g.stages.boxes, reused);
+  // Weights that no other block reads are the longest part of the traffic: the more in flight, the better, and no other
+  // block may share the multiprocessor, as those of the next launch would, two by two.
+  const bool streams = g.grid.items == g.grid.channel_tiles;
+  if (!streams && g.stages.boxes < g.steps.channel_blocks) g.stages.boxes = std::min(g.stages.boxes, reused);
   g.stages.weights = g.stages.boxes;
   g.stages.common = true;
   return g.stages.boxes >= kMinCommonStages;
@@ -298,7 +301,7 @@ void share_out_boxes(WgmmaSteps& s) {
 }
 
 bool can_have_one_item(const WgmmaGeometry& g, int multiprocessors) {
-  return g.tile.flat && g.steps.box_each_step() && g.steps.split == 1 && g.schedule != WgmmaSchedule::promoted &&
+  return g.tile.flat && g.steps.box_each_step() && g.schedule != WgmmaSchedule::promoted &&
          g.grid.items <= multiprocessors;
 }
 
@@ -428,6 +431,12 @@ bool can_be_flat(const Conv2dProblem& p) {
          fits(-p.pad_left) && fits(-p.pad_top) && fits(wgmma_corners(p).right) && fits(wgmma_corners(p).bottom);
 }
 
+/// Whether the batch is one line of fewer pixels than a tile. A flat tile's box is then as short, while rows of other
+/// boxes beyond the batch are read all the same, by all blocks from one line.
+bool has_short_line(const Conv2dProblem& p, int pixels) {
+  return is_line(p) && can_be_flat(p) && p.n * p.h * p.w < pixels;
+}
+
 /// Sums of split6 are promoted; split3 leaves out more than the matrix unit cuts off.
 std::vector<int> schedules(const Conv2dProblem& p, const WgmmaOverrides& overrides, int pixels) {
   const auto promoted = static_cast<int>(WgmmaSchedule::promoted);
@@ -449,6 +458,7 @@ std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverri
   for (const int pixels : {256, 224, 192, 160, 128, 112, 96, 64}) {
     for (const int row : {pixels, 16, 8}) {
       if (row != pixels && wgmma_needs_common_stages(pixels)) continue;
+      if (row != pixels && overrides.row == 0 && has_short_line(p, pixels)) continue;
       if (!allows(overrides.pixels, 0, pixels) || !allows(overrides.row, 0, row) || (row == pixels && !can_be_flat(p)))
         continue;
       for (const int schedule : schedules(p, overrides, pixels)) {

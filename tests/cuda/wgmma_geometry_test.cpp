@@ -611,6 +611,37 @@ TEST_CASE("a fully connected layer is not estimated faster than its weights come
   for (const std::int64_t pixels : {1, 8, 64, 200}) CHECK(cycles(pixels) > kLeast);
 }
 
+TEST_CASE("a batch shorter than a tile is one flat tile, whose weights stream through as many stages as fit") {
+  for (const std::int64_t pixels : {1, 8, 40}) {
+    for (const std::int64_t k : {400, 5400}) {
+      const Conv2dProblem p = problem(pixels, 2560, 1, 1, k, 1, 1, 0, 1);
+      const auto picked = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes);
+      REQUIRE(picked);
+      CHECK(picked->tile.flat);
+      CHECK(picked->box.pixels() < 64);
+      const auto streams = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, {.pixels = 64, .one_item = 1});
+      REQUIRE(streams);
+      CHECK(2 * wgmma_shared_bytes(*streams) > kSharedBytes);  // no other block beside it
+    }
+  }
+}
+
+TEST_CASE("a block with one item may be the best of the last candidates, after clusters of the same tile") {
+  for (const std::int64_t pixels : {1, 16, 49}) {
+    for (const std::int64_t c : {64, 512, 4096}) {
+      for (const std::int64_t k : {64, 4992, 10920}) {
+        const Conv2dProblem p = problem(pixels, c, 1, 1, k, 1, 1, 0, 1);
+        for (const WgmmaOverrides& overrides : {WgmmaOverrides{}, {.pixels = 64, .row = 64, .schedule = 1}}) {
+          const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, overrides);
+          REQUIRE(g);
+          CHECK(std::min(g->stages.boxes, g->stages.weights) >= 2);
+          CHECK(wgmma_shared_bytes(*g) <= kSharedBytes);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a filter too large for shared memory has no wgmma tile") {
   CHECK_FALSE(find_wgmma_geometry(problem(1, 64, 300, 300, 64, 7, 1, 0, 30), kMultiprocessors, kSharedBytes));
 }
