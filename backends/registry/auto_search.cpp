@@ -10,6 +10,7 @@
 #include "backends/registry/auto_options.h"
 #include "backends/registry/choice_cache.h"
 #include "backends/registry/choice_identity.h"
+#include "backends/registry/core_ceilings.h"
 #include "backends/registry/staged_device.h"
 
 namespace gable {
@@ -144,7 +145,10 @@ class Search {
 
 std::shared_ptr<DeviceImpl> open_auto(const DeviceUri& uri, const std::vector<const LoadedBackend*>& backends) {
   auto_search::Search search(uri);
-  for (const LoadedBackend* loaded : backends) search.consider(*loaded);
+  for (const LoadedBackend* loaded : backends) {
+    sample_core_multiply_adds();
+    search.consider(*loaded);
+  }
   return search.device();
 }
 

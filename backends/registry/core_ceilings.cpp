@@ -1,8 +1,13 @@
-// gable/ceilings.h. On disk, the ceiling of one core lies in a file of its own in the cache of choices, as the measured
-// time of a known amount of work.
+// gable/ceilings.h and core_ceilings.h. On disk, the ceiling of one core lies in a file of its own in the cache of
+// choices, as the measured time of a known amount of work.
+#include "backends/registry/core_ceilings.h"
+
 #include <gable/ceilings.h>
 
+#include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <vector>
 
 #include "backends/registry/choice_cache.h"
 #include "backends/registry/choice_identity.h"
@@ -12,7 +17,12 @@
 namespace gable {
 namespace {
 
-constexpr double kProbeSeconds = 0.5e-3;  // spent on measuring a core that `gable tune --ceilings` has not measured
+using Clock = std::chrono::steady_clock;
+
+// Spent on measuring a core that `gable tune --ceilings` has not measured: when the rate is first needed, and for each
+// sample before that.
+constexpr double kProbeSeconds = 0.5e-3, kSampleSeconds = 0.1e-3;
+constexpr double kBetweenSamples = 1e-3;
 constexpr const char* kWorkName = "1e9 multiply-adds of f32, one core";
 constexpr double kWorkDone = 1e9;
 
@@ -26,8 +36,19 @@ class CoreCeilings {
   double multiply_adds() {
     const std::lock_guard guard(mutex_);
     if (rate_ <= 0) rate_ = remembered();
-    if (rate_ <= 0) rate_ = cpu::measured_multiply_adds(kProbeSeconds);
+    if (rate_ <= 0) {
+      samples_.push_back(cpu::measured_multiply_adds(kProbeSeconds));
+      rate_ = median_of_samples();
+    }
     return rate_;
+  }
+
+  void sample() {
+    const std::lock_guard guard(mutex_);
+    if (rate_ <= 0 && samples_.empty()) rate_ = remembered();
+    if (rate_ > 0 || std::chrono::duration<double>(Clock::now() - last_sample_).count() < kBetweenSamples) return;
+    samples_.push_back(cpu::measured_multiply_adds(kSampleSeconds));
+    last_sample_ = Clock::now();
   }
 
   double tune(double seconds) {
@@ -47,13 +68,22 @@ class CoreCeilings {
     return kWorkDone / *found->first()->measured;
   }
 
+  /// Of an even number, the faster of the middle two.
+  double median_of_samples() {
+    std::sort(samples_.begin(), samples_.end());
+    return samples_[samples_.size() / 2];
+  }
+
   std::mutex mutex_;
   ChoiceCache cache_{choice_folder(), "gable ceilings; cpu" + cpu_identity()};
   double rate_ = 0;
+  std::vector<double> samples_;  ///< in the order of time until the rate is known
+  Clock::time_point last_sample_{};
 };
 
 }  // namespace
 
+void sample_core_multiply_adds() { CoreCeilings::instance().sample(); }
 double core_multiply_adds() { return CoreCeilings::instance().multiply_adds(); }
 double tune_ceilings(double seconds) { return CoreCeilings::instance().tune(seconds); }
 

@@ -6,7 +6,7 @@
 namespace gable {
 
 /// f32 fused multiply-adds a second of one core, from registers: the rate that tune_ceilings() stored on this machine,
-/// otherwise measured for 0.5 ms at the first call.
+/// otherwise measured for 0.5 ms at the first call, where an `auto` was opened before with samples of that time.
 GABLE_API double core_multiply_adds();
 
 /// Measures core_multiply_adds() for about `seconds`, stores it for this process and, in the cache of choices, for
