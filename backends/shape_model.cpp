@@ -90,6 +90,13 @@ double taps_beyond(const Conv2dProblem& p) {
   return std::log(beyond(p.r, p.h) * beyond(p.s, p.w));
 }
 
+/// Whether cpu's depthwise kernel for NCHW copies pixels that a stride lies between one by one. Smaller planes are
+/// transposed, so that lanes are channels.
+bool gathers_pixels(const Conv2dProblem& p) {
+  const bool large = p.h * p.w > 1024 || p.wo >= 32;
+  return shape_class(p) == ShapeClass::depthwise && p.stride_w > 2 && large;
+}
+
 double log_of(std::int64_t count, double most) { return std::log(std::min(static_cast<double>(count), most)); }
 
 double roof_of(double multiply_adds, double bytes, const Rates& rates) {
@@ -161,7 +168,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     blocks.whole,
                                                     blocks.parts,
                                                     weights_share(p),
-                                                    taps_beyond(p)};
+                                                    taps_beyond(p),
+                                                    gathers_pixels(p) ? 1.0 : 0.0};
   const auto load = static_cast<std::size_t>(p.n > 1 ? 3 : std::clamp(rates.threads, 1, 3) - 1);
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

@@ -47,9 +47,9 @@ DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
 ELEMENT = {"f32": 4, "bf16": 2, "f16": 2}
 # Kinds of CPU, with the suffix of their tables. As in backends/shape_model.h: without matrix units, the same with cores that do two
-# full vectors a cycle, with AMX. The second of these has tables of oneDNN 2 and of oneDNN 3, beside one of cpu.
-KINDS = {"vectors": "", "wide": "Wide", "wide_3": "Wide3", "amx": "Amx"}
-CPU_KIND = {"wide_3": "wide"}  # whose tables of cpu stand, and are kept
+# full vectors a cycle, with AMX. The first two have tables of oneDNN 2 and of oneDNN 3, beside one of cpu.
+KINDS = {"vectors": "", "vectors_3": "3", "wide": "Wide", "wide_3": "Wide3", "amx": "Amx"}
+CPU_KIND = {"vectors_3": "vectors", "wide_3": "wide"}  # whose tables of cpu stand, and are kept
 ONEDNN_2 = ("vectors", "wide")  # whose tables are of oneDNN 2
 WIDE = 2.14  # core_multiply_adds() of the CPU that the fits of "wide" come from, over that of "vectors"
 # Multiply-adds a second of one core.
@@ -58,7 +58,7 @@ RATE = {
     "wide": {"f32": WIDE * 16 * 3.5e9, "bf16": WIDE * 32 * 3.5e9, "f16": WIDE * 32 * 3.5e9},
     "amx": {"f32": 16 * 3.5e9, "bf16": 512 * 3.5e9, "f16": 128 * 3.5e9},
 }
-RATE["wide_3"] = RATE["wide"]
+RATE |= {kind: RATE[CPU_KIND[kind]] for kind in CPU_KIND}
 BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
@@ -210,6 +210,12 @@ def taps_beyond(e: dict[str, int]) -> float:
     return math.log(min(max(1.0, e["kh"] / e["ih"]), 2.0) * min(max(1.0, e["kw"] / e["iw"]), 2.0))
 
 
+def gathers_pixels(e: dict[str, int]) -> float:
+    """Whether cpu's depthwise kernel for NCHW copies pixels that a stride lies between one by one (the rows of large planes)."""
+    large = e["ih"] * e["iw"] > 1024 or e["ow"] >= 32
+    return 1.0 if shape_class(e) == "depthwise" and e["sw"] > 2 and large else 0.0
+
+
 def features(layer: Layer) -> list[float]:
     e = layer.extents
     size = math.log(min(roof(layer) * 1e6, 2e4))
@@ -240,6 +246,7 @@ def features(layer: Layer) -> list[float]:
         *group_blocks(e),
         weights_share(e),
         taps_beyond(e),
+        gathers_pixels(e),
     ]
 
 
@@ -409,7 +416,7 @@ Origins = dict[tuple[int, str, str], str]  # how many layers a table comes from,
 
 
 def suffix_of(kind: str) -> str:
-    return "" if kind == "vectors" else f"_{kind}"
+    return "".join(f"_{part}" for part in kind.split("_") if part != "vectors")
 
 
 def header_file(folder: Path, device: str, kind: str) -> Path:
@@ -568,6 +575,7 @@ def header(fits: Fits, device: str, origins: Origins, kind: str) -> str:
         index.append("}},")
     words = {
         "vectors": "",
+        "vectors_3": " 3",
         "wide": ", on CPUs of full-width AVX-512",
         "wide_3": " 3, on CPUs of full-width AVX-512",
         "amx": ", on CPUs with AMX",

@@ -3,6 +3,7 @@
 // onednn[?threads=N][&kernel=K][&isa=I]. oneDNN lets a process limit the instruction set once, before its first use. A
 // later ?isa= is refused with that reason.
 #include "onednn_shape_fits.h"
+#include "onednn_shape_fits_3.h"
 #include "onednn_shape_fits_amx.h"
 #include "onednn_shape_fits_wide.h"
 #include "onednn_shape_fits_wide_3.h"
@@ -172,9 +173,10 @@ bool reorders_a_large_result(const Op& op) {
   return static_cast<double>(conv_output_shape(*c).elements()) * static_cast<double>(size_of(c->dtype)) >= kLargeResult;
 }
 
-/// Those of this library's version. On CPUs with AMX laws are of oneDNN 3, on CPUs of half-width AVX-512 of oneDNN 2.
+/// Those of this library's version. On CPUs with AMX laws are of oneDNN 3.
 HostFits shape_fits() {
-  return {kOnednnShapeFits, kMajorVersion < 3 ? kOnednnShapeFitsWide : kOnednnShapeFitsWide3, kOnednnShapeFitsAmx};
+  if (kMajorVersion < 3) return {kOnednnShapeFits, kOnednnShapeFitsWide, kOnednnShapeFitsAmx};
+  return {kOnednnShapeFits3, kOnednnShapeFitsWide3, kOnednnShapeFitsAmx};
 }
 
 double lines_between_threads(const Op& op, int threads) {

@@ -152,7 +152,7 @@ TEST_CASE("what is left to a gemm is predicted to be slow") {
   const double jit = predicted(alone);
   alone.input = {1, 200, 3, 3};
   alone.padding = {2, 2};  // wider than the one column of outputs
-  CHECK(predicted(alone) > 4 * jit);
+  CHECK(predicted(alone) > 2 * jit);
 
   Conv2d groups{.input = {1, 32, 8, 8}, .weights = {32, 8, 1, 3}, .stride = {1, 4}, .groups = 4};
   const double fours = predicted(groups);

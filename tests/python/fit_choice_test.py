@@ -40,7 +40,7 @@ def test_classes(problem, name):
 
 def test_first_layers_are_told_apart_by_their_windows():
     def last(problem):
-        return fit_choice.features(layer(problem))[-8:-4]
+        return fit_choice.features(layer(problem))[-9:-5]
 
     assert last("mb1ic3ih224oc64oh56kh4sh4") == [0, 1, pytest.approx(math.log(16 / 12)), pytest.approx(math.log(32 / 12))]
     assert last("mb1ic3ih224oc64oh112kh3sh2ph1")[:2] == [0, 0]
@@ -60,14 +60,28 @@ def test_first_layers_are_told_apart_by_their_windows():
     ],
 )
 def test_groups_are_told_apart_by_whole_blocks_of_channels(problem, found):
-    assert fit_choice.features(layer(problem))[-4:-2] == found
+    assert fit_choice.features(layer(problem))[-5:-3] == found
 
 
 def test_layers_of_few_pixels_are_told_apart_by_their_weights_and_by_windows_beyond_the_image():
-    share, beyond = fit_choice.features(layer("mb1ic64ih2oc32kh3ph1"))[-2:]
+    share, beyond, _ = fit_choice.features(layer("mb1ic64ih2oc32kh3ph1"))[-3:]
     assert share == pytest.approx(math.log(1 + 64 * 32 * 9 / (64 * 4 + 32 * 4)))
     assert beyond == pytest.approx(2 * math.log(3 / 2))
-    assert fit_choice.features(layer("mb1ic64ih9oc32kh3ph1"))[-1] == 0
+    assert fit_choice.features(layer("mb1ic64ih9oc32kh3ph1"))[-2] == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "found"),
+    [
+        ("g96mb1ic96ih56oc96oh14kh3sh4ph1", 1),
+        ("g96mb1ic96ih32oc96oh8kh3sh4ph1", 0),
+        ("g96mb1ic96ih2iw128oc96oh2ow32kh1kw3sh1sw4ph0pw1", 1),
+        ("g96mb1ic96ih56oc96oh28kh3sh2ph1", 0),
+        ("mb1ic96ih56oc96oh14kh4sh4", 0),
+    ],
+)
+def test_depthwise_layers_of_large_planes_with_wide_strides_are_told_apart(problem, found):
+    assert fit_choice.features(layer(problem))[-1] == found
 
 
 @pytest.mark.parametrize(
