@@ -195,7 +195,7 @@ def parse_tables(text):
     """The named class tables of a header, and the names in the table of all."""
     classes, index = text.split("// Where no layers were measured")
     tables = dict(re.findall(r"ClassFits (k\w+)\{\{(?:\s*// [a-z ]+\d+ layers)?(.*?)\n\}\};", classes, re.DOTALL))
-    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide3?|Amx)?\{\{", index)[1])
+    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide|Amx)?3?\{\{", index)[1])
 
 
 @pytest.mark.parametrize("cpus", ["", "_wide", "_amx"])
