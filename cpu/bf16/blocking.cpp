@@ -533,9 +533,9 @@ class Search {
     best.take();
   }
 
-  /// Cycles of the busiest thread; infinite if they are not below `enough`. A pixel's line that threads with other
-  /// panels write too goes from core to core: 20 cycles, the best of 5, 20 and 60 for 20 layers on 12 threads of a Xeon
-  /// with AMX. kStart, of a unit, is a guess: less than kMinUnitCycles by so much that it decides between equal cuts
+  /// Cycles of the busiest thread; infinite if they are not below `enough`. kSharedLine: of a pixel whose line threads
+  /// with other panels write too, so that it goes from core to core; the best of 5, 20 and 60 on 12 threads of a Xeon
+  /// with AMX. kStart, of a unit, is a guess: so much less than kMinUnitCycles that it decides between equal cuts
   /// alone.
   double time_of_panels(std::int64_t all_panels, double enough) const {
     constexpr double kStart = 400, kSharedLine = 20;

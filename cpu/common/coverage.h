@@ -1,6 +1,6 @@
-// Which kernel paths have run in this process, and on which target. A plan notes its paths each time it runs (a relaxed
-// load once they are set), so that a test suite can fail when a path that was compiled, and that this CPU supports,
-// never ran.
+// Which kernel paths have run in this process, and on which target. A plan notes its paths in each run (a relaxed load
+// once they are noted), so that a test suite fails where a path that was compiled, and that this CPU supports, never
+// ran.
 #pragma once
 
 #include <string_view>

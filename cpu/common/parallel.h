@@ -69,8 +69,8 @@ void parallel_units(int threads, std::int64_t units, const Work& work) {
 }
 
 /// How long runs of a plan took, which decides whether its threads take units from each other: not in short runs,
-/// unless that makes them faster, as it does where shares are uneven. Both ways are tried again and again, each in a
-/// few runs one after another, since the first of them finds lines where the other way has left them.
+/// unless these become faster by it, as where shares are uneven. Both ways are tried again and again, a few runs in a
+/// row, since the first run of a row finds lines in the caches where the other way has left them.
 class RunTimes {
  public:
   using Clock = std::chrono::steady_clock;

@@ -246,8 +246,8 @@ HWY_INLINE std::int64_t transpose_tiles(const TransposeStripe& call, std::int64_
   return column;
 }
 
-/// Whether rows are copied, although they are fewer than a tile has. Those of 4-byte elements are mostly read in place,
-/// but not where they lie so far apart that their lines would push each other out of the few sets of L1 that hold them.
+/// Whether rows are copied, although they are fewer than a tile has. Rows of 4-byte elements are mostly read in place,
+/// but not where rows lie so far apart that all lines share a few sets of L1, and push each other out.
 template <class T>
 HWY_INLINE bool copies_few_rows(std::int64_t rows, std::int64_t x_stride) {
   constexpr std::int64_t kSets = 4096, kKept = 14 * kSets;  // bytes of L1 with different sets; of lines in one set
