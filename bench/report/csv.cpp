@@ -20,7 +20,8 @@ constexpr std::string_view kHeader =
     "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile,device_kind,roof,flags,"
     "next_bound,next_roof,percent_of_next_roof,regime,evidence,advice,naive_seconds,bytes_saved,seconds_saved,"
     "joules,watts,gflop_per_joule,energy_by,energy_reason,"
-    "warp_instructions,active_threads,global_sectors_per_access,shared_wavefronts_per_access,time_at_twice_the_batch";
+    "warp_instructions,active_threads,global_sectors_per_access,shared_wavefronts_per_access,time_at_twice_the_batch,"
+    "used_threads,count";
 
 class Line {
  public:
@@ -134,6 +135,8 @@ std::string row_of(const Measurement& m, const Machine& machine) {
   add_energy(row, m);
   add_instructions(row, m);
   row.add(m.scaling ? std::optional(m.scaling->time) : std::nullopt);
+  row.add(m.place.used_threads);
+  row.add(m.identity.count ? std::optional(fmt::format("{}", *m.identity.count)) : std::nullopt);
   return row.line();
 }
 

@@ -119,9 +119,11 @@ std::string table(const Studies& studies) {
     if (!m.identity.only_moves_bytes())
       rows.push_back(cells_of(m, baselines.of(m)));  // bandwidth_table() has the others
   }
-  for (const Column column : {kRoof, kNext, kEnergy, kAgainst, kFlags, kSamples}) {
-    const auto says = [&](const Cells& row) { return !row[column].empty(); };
-    if (std::none_of(rows.begin() + 1, rows.end(), says)) rows[0][column].clear();
+  // Without ceilings no row has a percent, a bound or a roof.
+  for (const Column column : {kPercent, kBound, kRoof, kNext, kEnergy, kAgainst, kFlags, kSamples}) {
+    const auto says = [&](const Cells& row) { return !row[column].empty() && row[column] != "-"; };
+    if (std::any_of(rows.begin() + 1, rows.end(), says)) continue;
+    for (Cells& row : rows) row[column].clear();
   }
   const bool counts = std::any_of(studies.measurements.begin(), studies.measurements.end(), was_counted);
   if (!counts)

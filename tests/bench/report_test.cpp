@@ -206,6 +206,21 @@ TEST_CASE("csv: a spreadsheet runs no text of a study as a formula") {
   CHECK(contains(text, ",\"'@SUM(1,2)\","));
 }
 
+TEST_CASE("csv: the threads that a short row used, and how often a layer occurs, end its line") {
+  json study = samples::cpu_study();
+  study["measurements"][0]["used_threads"] = 1;
+  study["measurements"][0]["count"] = 6;
+  const std::string text = csv(merge({study}));
+  CHECK(contains(text.substr(0, text.find("\r\n")), ",used_threads,count"));
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  CHECK(line.ends_with(",1,6\r"));
+  std::getline(lines, line);
+  CHECK(line.ends_with(",,\r"));
+}
+
 TEST_CASE("csv: numbers read back exactly") {
   const json study = samples::cpu_study();
   const std::string text = csv(merge({study}));
