@@ -71,6 +71,13 @@ struct Entries {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 
+/// All bytes of it, for error messages. `text` is not empty.
+std::string_view first_character(std::string_view text) {
+  std::size_t end = 1;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;  // UTF-8 goes on
+  return text.substr(0, end);
+}
+
 /// The text from `at` to the next entry, for error messages.
 std::string_view word_at(std::string_view text, std::size_t at) {
   std::size_t end = at;
@@ -135,7 +142,7 @@ Entries parse_entries(std::string_view text) {
     const std::string_view key = text.substr(begin, at - begin);
     std::optional<std::int64_t>* slot = entries.find(key);
     if (slot == nullptr) {
-      const std::string_view word = key.empty() ? text.substr(begin, 1) : key;
+      const std::string_view word = key.empty() ? first_character(text.substr(begin)) : key;
       fail(text, begin,
            fmt::format("unknown entry '{}'; known are g, mb, ic, oc, {{i,o,k,s,p,d}}{{d,h,w}} and n\"name\"", word));
     }

@@ -122,6 +122,7 @@ TEST_CASE("errors name the entry, the column and what is expected") {
   CHECK(contains(error_of("ic3ih"), "column 6: 'ih' needs a whole number"));
   CHECK(contains(error_of("ic-3ih4oc1kh1"), "column 3: 'ic' needs a whole number, not '-3'"));
   CHECK(contains(error_of("ic3.5ih4oc1kh1"), "unknown entry '.'"));
+  CHECK(contains(error_of("ic3ïh4oc1kh1"), "unknown entry 'ï'"));
   CHECK(contains(error_of("ic99999999999999999999ih4oc1kh1"), "'ic99999999999999999999' is too large"));
   CHECK(contains(error_of("ic1000000001ih4oc1kh1"), "unsupported: "));
   CHECK(contains(error_of("ic1000000001ih4oc1kh1"), "at most 1000000000"));
