@@ -124,9 +124,9 @@ inline std::string write(const std::filesystem::path& file, std::string_view tex
 /// Keeps other processes from replacing files of the folder, which is made if it is not there.
 class Lock {
  public:
-  explicit Lock(const std::filesystem::path& folder) : file_(opened(folder)) {
+  explicit Lock(const std::filesystem::path& folder) : folder_error_(made(folder)), file_(opened(folder)) {
     if (!file_) {
-      wrong_ = "its lock: " + why_not_opened();
+      wrong_ = folder_error_ ? "its folder can't be made: " + folder_error_.message() : "its lock: " + why_not_opened();
     } else if (!wait()) {
       wrong_ = "another process holds its lock";
     }
@@ -138,9 +138,12 @@ class Lock {
   static constexpr int kTries = 1000;
   static constexpr std::chrono::milliseconds kWait{5};
 
+  static std::error_code made(const std::filesystem::path& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    return error;
+  }
   static int opened(const std::filesystem::path& folder) {
-    std::error_code ignored;  // open() has the reason
-    std::filesystem::create_directories(folder, ignored);
     return ::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   }
   /// Not for long: what is lost is measured again.
@@ -153,6 +156,7 @@ class Lock {
     return false;
   }
 
+  std::error_code folder_error_;
   File file_;
   std::string wrong_;
 };

@@ -321,6 +321,15 @@ TEST_CASE("a folder that can't be written is ignored with a word, and what is in
   }
 }
 
+TEST_CASE("a folder that can't be made is ignored, with the reason for the folder") {
+  const Folder folder;
+  std::ofstream(folder.path() / "file").put('x');
+  ChoiceCache cache(folder.path() / "file" / "gable", "m");
+  cache.store("op", ranking(1));
+  CHECK(cache.find("op") != nullptr);
+  CHECK(says("its folder can't be made: Not a directory"));
+}
+
 TEST_CASE("a lock that is a link is not followed, and named") {
   const Folder folder;
   fs::create_symlink(folder.path() / "elsewhere", folder.path() / "lock");
