@@ -84,7 +84,7 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   app.add_option("--suite", s.suite,
                  fmt::format("a named suite: {}, {} (all), or one of them: {}", fmt::join(suite_names(), ", "),
                              kNetworks, network_names()));
-  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them");
+  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them; - is standard input");
   add_attributes(app, s);
   add_epilogue(app, s);
   app.add_flag("--bias", s.bias, "add a bias");

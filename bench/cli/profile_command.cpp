@@ -224,7 +224,9 @@ void require_tracing(const std::vector<OpenDevice>& devices) {
   if (any_on_gpu(devices)) traced([] {});
 }
 
-Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Console& console) {
+Profile profile_all(const StudyOptions& given, const ProfileOptions& options, Console& console) {
+  StudyOptions study = given;
+  read_file(study.selection);
   select(study.selection, false);  // reports misuse before any device is opened
   std::vector<std::string> closed;
   const std::vector<OpenDevice> devices = open_asked(study.devices, study.threads, closed);

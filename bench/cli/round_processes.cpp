@@ -6,8 +6,14 @@
 #include <gable/backend.h>
 #include <gable/error.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "bench/measure/rounds.h"
@@ -35,6 +41,28 @@ std::vector<std::string> devices_of(const std::vector<std::string>& asked, const
   return devices;
 }
 
+/// The list's text in memory, under a name that children of this process can open as often as they like: the file may
+/// have been a pipe, which gives its text once, and nobody changes this one.
+class InheritedText {
+ public:
+  explicit InheritedText(const std::string& text) : file_(::memfd_create("gable-list", 0)) {
+    std::size_t written = 0;
+    while (file_ >= 0 && written < text.size()) {
+      const ssize_t part = ::write(file_, text.data() + written, text.size() - written);
+      if (part <= 0) throw Error(ErrorCode::device_failure, fmt::format("a list in memory: {}", std::strerror(errno)));
+      written += static_cast<std::size_t>(part);
+    }
+    if (file_ < 0) throw Error(ErrorCode::device_failure, fmt::format("memfd_create: {}", std::strerror(errno)));
+  }
+  InheritedText(const InheritedText&) = delete;
+  InheritedText& operator=(const InheritedText&) = delete;
+  ~InheritedText() { ::close(file_); }
+  std::string name() const { return fmt::format("/proc/self/fd/{}", file_); }
+
+ private:
+  int file_;
+};
+
 /// The rows of one round. Throws Error where the process fails.
 std::vector<Row> rows_of_round(const std::vector<std::string>& words, double limit) {
   const perf::ChildResult child = perf::run_child(words, limit);
@@ -55,6 +83,11 @@ void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring
   words.insert(words.end(), options.line.words.begin(), options.line.words.end());
   words.insert(words.end(), {"--round-cases", fmt::format("{}", fmt::join(cases, ",")), "--round-devices",
                              fmt::format("{}", fmt::join(devices_of(options.devices, rows, gpus), ","))});
+  std::optional<InheritedText> list;
+  if (options.selection.text) {
+    list.emplace(*options.selection.text);
+    words.insert(words.end(), {"--round-list", list->name()});
+  }
   double limit = kMinLimit;
   for (int round = 2; round <= measuring.rounds && perf::interrupting_signal() == 0; ++round) {
     console.progress(static_cast<std::size_t>(round) - 1, static_cast<std::size_t>(measuring.rounds), "rounds");

@@ -27,6 +27,7 @@
 #include "bench/report/table.h"
 #include "bench/report/totals.h"
 #include "bench/report/trainium.h"
+#include "bench/workloads/problem.h"
 #include "perfcounters/interrupt.h"
 
 namespace gable::bench {
@@ -192,7 +193,8 @@ ExitCode bench_round(StudyOptions options, Console& console) {
 ExitCode bench_command(const StudyOptions& given, Console& console) {
   console.check_target();
   StudyOptions options = given;
-  read_file(options.selection);
+  if (!options.effort.round.list.empty()) options.selection.text = read_list_text(options.effort.round.list);
+  if (!options.selection.text) read_file(options.selection);
   if (!options.effort.round.empty()) return bench_round(options, console);
   if (!options.csv.empty()) check_writable(options.csv);
   check_distinct({options.csv, console.json_file()});

@@ -27,6 +27,7 @@ struct CounterOptions {
 struct RoundOptions {
   std::vector<std::size_t> cases;    ///< by index: only these
   std::vector<std::string> devices;  ///< instead of those of --device
+  std::string list{};                ///< the file that has the text of --file
 
   bool empty() const { return cases.empty(); }
 };

@@ -94,6 +94,7 @@ void add_rounds(CLI::App& app, StudyOptions& s) {
   // Only for the processes of further rounds.
   app.add_option("--round-cases", s.effort.round.cases, "")->delimiter(',')->group("");
   app.add_option("--round-devices", s.effort.round.devices, "")->delimiter(',')->group("");
+  app.add_option("--round-list", s.effort.round.list, "")->group("");
 }
 
 void add_bench(CLI::App& root, Arguments& a) {

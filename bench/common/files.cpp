@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
+#include <new>
 #include <random>
 #include <set>
 #include <system_error>
@@ -220,13 +222,18 @@ void write_whole(const fs::path& destination, const std::vector<std::string_view
 
 std::string read_whole(const std::string& what, const std::string& path) {
   constexpr std::size_t kMost = std::size_t{256} << 20, kPiece = std::size_t{1} << 16;
+  const bool is_input = path == kStandardInput;
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} '{}': {}", what, printable(path), why));
+    const std::string name = is_input ? "on standard input" : fmt::format("'{}'", printable(path));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} {}: {}", what, name, why));
   };
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) refuse("is a folder; name a file");
+  if (!is_input && fs::is_directory(path, ignored)) refuse("is a folder; name a file");
   errno = 0;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream named;
+  if (!is_input) named.open(path, std::ios::binary);
+  std::istream& file = is_input ? std::cin : named;
+  if (!file && errno == ENOMEM) throw std::bad_alloc();
   if (!file) refuse(fmt::format("the file can't be opened: {}", std::strerror(errno)));
   std::string text;
   std::vector<char> piece(kPiece);

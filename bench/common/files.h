@@ -41,6 +41,9 @@ void write_whole(const std::filesystem::path& destination, const std::vector<std
 /// Error(code_of()) with the system's reason; `path` is then unchanged.
 void write_file(const std::string& path, const std::vector<std::string_view>& parts);
 
+/// The name by which read_whole() takes standard input. A file of this name is "./-".
+inline constexpr std::string_view kStandardInput = "-";
+
 /// All of the file or pipe. Throws Error(invalid_argument) that begins with `what` and its path ("study 'a.json'") if
 /// it is a folder, can't be read (with the system's reason), or holds more than 256 MiB: a device may have no end.
 std::string read_whole(const std::string& what, const std::string& path);

@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 
+#include "bench/common/files.h"
 #include "bench/common/text.h"
 #include "bench/workloads/networks.h"
 #include "bench/workloads/problem.h"
@@ -95,7 +96,9 @@ void add_list(const SelectionOptions& options, const std::string& suite_name, co
 Selection from_file(const SelectionOptions& options) {
   Selection selection;
   std::istringstream text(options.text ? *options.text : read_list_text(options.file));
-  add_list(options, std::filesystem::path(options.file).filename().string(), parse_list(text), selection);
+  const bool is_input = options.file == kStandardInput;
+  add_list(options, is_input ? "stdin" : std::filesystem::path(options.file).filename().string(), parse_list(text),
+           selection);
   return selection;
 }
 

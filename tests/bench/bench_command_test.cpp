@@ -335,6 +335,35 @@ TEST_CASE("bench --rounds: each row has the times of every round, in a record of
   CHECK(!contains(same.out, "--rounds"));
 }
 
+TEST_CASE("a list from standard input, or from a pipe, is that of every round, and of every command") {
+  const Folder folder;
+  const auto piped = [&](const std::string& words, const std::string& output) {
+    return std::system(("printf 'mb1ic3ih8oc4kh3n\"small\"\\n' | GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS
+                        "' '" GABLE_COMMAND "' " +
+                        words + " >'" + output + "' 2>&1")
+                           .c_str());
+  };
+  const std::string record = folder.file("bench.json"), said = folder.file("said");
+  for (const std::string name : {"-", "/dev/stdin"}) {
+    INFO(name);
+    const std::string list = " --file " + name + " ";
+    CHECK(piped("bench" + list + "--device cpu --threads 1 --seconds 0.05 --rounds 3 --json '" + record + "'", said) ==
+          0);
+    CHECK_FALSE(contains(read_text(said), "failed"));
+    const json study = json::parse(read_text(record));
+    REQUIRE(study.at("measurements").size() == 1);
+    CHECK(study["measurements"][0]["T"]["rounds"].size() == 3);
+    CHECK(study["measurements"][0]["suite"] == "stdin");
+    CHECK(piped("list" + list, said) == 0);
+    CHECK(contains(read_text(said), "small"));
+    CHECK(piped("profile" + list + "--device cpu --runs 2", said) == 0);
+  }
+  CHECK(std::system(("'" GABLE_COMMAND "' plot --ascii - <'" + record + "' >'" + said + "' 2>&1").c_str()) == 0);
+  CHECK(contains(read_text(said), "FLOP/s"));
+  CHECK(std::system(("'" GABLE_COMMAND "' list --file - </dev/null >'" + said + "' 2>&1").c_str()) != 0);
+  CHECK(contains(read_text(said), "the list is empty"));
+}
+
 TEST_CASE("bench --rounds: rows of GPUs have rounds where they are asked for") {
   const Folder folder;
   const auto rounds = [&](const std::string& options) {
