@@ -96,11 +96,20 @@ std::string noise_text(DeviceKind kind, const Noise& noise) {
       where, 100 * std::expm1(noise.drift), 100 * noise.drift_error, 100 * noise.between, noise.rows);
 }
 
-/// False: all rows are of a program, which gable measure runs once, or of callables.
-bool can_have_rounds(const StudyDiff& diff) {
-  return std::any_of(diff.pairs.begin(), diff.pairs.end(), [](const RowPair& pair) {
-    return !pair.before->called && pair.before->identity.op != "callable";
-  });
+/// What gives the rows without rounds rounds: a round has its share of the seconds, into which a call must fit. Empty:
+/// all rows are of a program, which gable measure runs once, or of callables.
+std::string how_to_have_rounds(const StudyDiff& diff) {
+  constexpr int kRounds = 16;
+  double longest = 0;
+  for (const RowPair& pair : diff.pairs) {
+    if (pair.before->called || pair.before->identity.op == "callable") continue;
+    const Timing &before = pair.before->time, &after = pair.after->time;
+    if (std::min(before.rounds.size(), after.rounds.size()) >= static_cast<std::size_t>(kMinRounds)) continue;
+    longest = std::max({longest, before.seconds, after.seconds});
+  }
+  if (longest == 0) return "";
+  return fmt::format("measure with gable bench --rounds {} --seconds {:.0f}, or ", kRounds,
+                     std::ceil(std::max(1.0, kRounds * longest)));
 }
 
 void print(const StudyDiff& diff, Console& console) {
@@ -116,8 +125,7 @@ void print(const StudyDiff& diff, Console& console) {
         "{} of {} rows have fewer than {} rounds: how far they lie apart from run to run is guessed from other "
         "rows, and their intervals are wide; {}give several studies a side (old1.json,old2.json,… "
         "new1.json,new2.json,…)",
-        without, diff.pairs.size(), kMinRounds,
-        can_have_rounds(diff) ? "measure with gable bench --rounds 16, or " : ""));
+        without, diff.pairs.size(), kMinRounds, how_to_have_rounds(diff)));
   for (const auto& [kind, noise] : diff.noise) {
     console.print(noise_text(kind, noise));
     if (std::abs(noise.drift) > kLargeDrift)

@@ -423,7 +423,13 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   const Result same = run_command("diff" + path("old.json") + path("old.json"));
   CHECK(same.code == 0);
   CHECK(contains(same.out, "1 rows: 0 slower, 0 faster, 1 can't tell, 0 same"));
-  CHECK(contains(same.out, "measure with gable bench --rounds 16, or give several studies a side"));
+  CHECK(contains(same.out, "measure with gable bench --rounds 16 --seconds 1, or give several studies a side"));
+  // A call must fit into a round's share of the seconds.
+  json longer = study;
+  longer["measurements"][0]["T"].merge_patch({{"seconds", 0.3}, {"q1", 0.299}, {"q3", 0.301}});
+  longer["measurements"][0]["gflops"] = row["gflops"].get<double>() * 1e-3 / 0.3;
+  std::ofstream(folder.file("longer.json")) << longer;
+  CHECK(contains(run_command("diff" + path("longer.json") + path("longer.json")).out, "--rounds 16 --seconds 5, or"));
   row["op"] = "callable";
   write("own.json");
   const Result own = run_command("diff" + path("own.json") + path("own.json"));
