@@ -30,6 +30,7 @@ constexpr double kUsedOfLine = 0.4;        // bytes that loads and stores touch 
 constexpr double kFillsMatter = 1.0 / 64;  // lines filled for an instruction
 constexpr double kMissesOfTime = 0.4;      // of the program's time, for misses one after another
 constexpr double kStalled = 0.5;           // instructions a cycle
+constexpr double kMayBeBandwidth = 1e9;    // B/s: of an unknown memory, more than a program that computes has
 // Accesses a cycle: accesses that cross lines, and all accesses, where these count twice. The L1 serves two loads a
 // cycle.
 constexpr double kAcrossLines = 0.25;
@@ -259,6 +260,15 @@ class Findings {
           fmt::format("{:.2f} instructions a cycle: their number takes the time{}", per_cycle,
                       e_.ceilings.flops > 0 ? "" : ", unless memory or arithmetic is near its peak (--ceilings)"),
           {"wider vectors: -O3 " + std::string(kWide), "fewer of them: unrolling, an algorithm with less work"});
+      return;
+    }
+    const double traffic = w.dram_bytes / busy_seconds();
+    if (e_.ceilings.dram <= 0 && traffic > kMayBeBandwidth) {
+      add("latency",
+          fmt::format("{:.2f} instructions a cycle, and neither branches, denormals nor the kernel explain it: "
+                      "instructions wait for memory, or for each other's results; {} come from and go to memory",
+                      per_cycle, bandwidth_text(traffic)),
+          {"--ceilings says whether that is all that this machine's memory can do"});
       return;
     }
     add("latency",

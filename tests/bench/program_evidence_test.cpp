@@ -46,6 +46,20 @@ TEST_CASE("bytes by a program's own time, which is sampled, are not said to exce
   CHECK_FALSE(contains(beyond, "%"));
 }
 
+TEST_CASE("without the memory's measured bandwidth, traffic is not said to explain nothing") {
+  const auto evidence_of = [](double dram_bytes, double bandwidth) {
+    ProgramEvidence evidence = busy();
+    evidence.work->dram_bytes = dram_bytes, evidence.ceilings.dram = bandwidth;
+    const std::vector<Regime> found = findings_of(evidence);
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().name == "latency");
+    return found.front().evidence;
+  };
+  CHECK(contains(evidence_of(3e9, 0), "instructions wait for memory, or for each other's results; 3"));
+  CHECK(contains(evidence_of(1e7, 0), "neither memory, branches"));
+  CHECK(contains(evidence_of(3e9, 10e9), "neither memory, branches"));
+}
+
 TEST_CASE("advice of wider vectors says what a simulation can run") {
   ProgramEvidence evidence = busy();
   evidence.work->instructions = 6e9;
