@@ -17,6 +17,7 @@ namespace gable::bench {
 namespace {
 
 constexpr std::size_t kMaxProgressCharacters = 55;  // beside numbers and seconds
+constexpr std::chrono::seconds kBetweenLines{10};  // of progress where it is no terminal that replaces each by the next
 
 /// Empty, or why not all of the text is out.
 std::string write_out(const std::string& text, std::FILE* out) {
@@ -49,8 +50,10 @@ void Console::print(const std::string& line) {
 }
 
 void Console::progress(std::size_t done, std::size_t total, const std::string& what) {
-  const auto elapsed = std::chrono::steady_clock::now() - start_;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ && shown_ && now - *shown_ < kBetweenLines) return;
+  shown_ = now;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
   // Cut to fit one row of a terminal, where it erases the previous line.
   const std::string line =
       fmt::format("[{}/{}] {} ({} s)", done, total, shortened(printable(what), kMaxProgressCharacters), seconds);

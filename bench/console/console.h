@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ class Console {
   /// From now on results go to standard error, since a program that gable started writes to standard output. Throws
   /// Error(invalid_argument) if that is where the JSON is to go.
   void leave_standard_output();
-  /// "[3/44] vgg_b1 f32 warm", replaced by the next progress or print.
+  /// "[3/44] vgg_b1 f32 warm", replaced by the next progress or print. Where standard error is no terminal, a line
+  /// every few seconds.
   void progress(std::size_t done, std::size_t total, const std::string& what);
   /// Removes the progress line.
   void finish_progress();
@@ -46,6 +48,7 @@ class Console {
   bool terminal_;
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> shown_{};  ///< when progress was printed last
 };
 
 /// Text whose control characters, but for line ends, are made visible.

@@ -178,7 +178,9 @@ class RegionReader {
     constexpr double kLeast = 1e-6, kMost = 1e24;
     const double value = sum.load(std::memory_order_relaxed);
     if (value == 0 || (value >= kLeast && value <= kMost)) return value;
-    note(fmt::format("region '{}' declares {:.3g} {} in all, which no program does: not used", path, value, what));
+    // What a call declares below 0 has made the sum a NaN.
+    const std::string amount = std::isnan(value) ? "fewer than 0 (or nan)" : fmt::format("{:.3g}", value);
+    note(fmt::format("region '{}' declares {} {} in all, which no program does: not used", path, amount, what));
     return 0;
   }
 

@@ -221,6 +221,17 @@ TEST_CASE("csv: the threads that a short row used, and how often a layer occurs,
   CHECK(line.ends_with(",,\r"));
 }
 
+TEST_CASE("a table of rows without ceilings has no columns of dashes") {
+  json study = samples::cpu_study();
+  CHECK(contains(table(merge({study})), "% roof"));
+  for (json& row : study["measurements"]) row["percent_of_roof"] = row["bound"] = nullptr;
+  const std::string text = table(merge({study}));
+  const std::string head = text.substr(0, text.find('\n'));
+  CHECK_FALSE(contains(head, "% roof"));
+  CHECK_FALSE(contains(head, "bound"));
+  CHECK(contains(head, "FLOP/byte"));
+}
+
 TEST_CASE("csv: numbers read back exactly") {
   const json study = samples::cpu_study();
   const std::string text = csv(merge({study}));

@@ -399,6 +399,7 @@ TEST_CASE("a damaged session gives what it has, and a note") {
       CHECK(ran.regions.at("outer").flop == 0);
       CHECK(ran.regions.at("outer").bytes == 30);
       CHECK(any_says(ran.records.notes, "FLOP in all, which no program does: not used"));
+      CHECK(any_says(ran.records.notes, "declares fewer than 0 (or nan) FLOP") == std::isnan(flop));
       restore();
     }
     damage(file, sizeof(FileHeader) + offsetof(Slot, calls), ~std::uint64_t{0});
