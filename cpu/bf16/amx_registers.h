@@ -1,11 +1,13 @@
 // The tile registers of AMX as the bf16 products use them: 0 to 3 hold accumulators, 4 and 5 input, 6 and 7 weights.
-// Where a panel's weights are held, 2 and 3 hold weights too.
+// Where a panel's weights are held, 2 and 3 hold weights too, and where others are streamed, 5.
 // Only for CPUs that have them: see cpuid.h.
 #pragma once
 
 #if defined(__x86_64__)
 #include <algorithm>
 #include <cstdint>
+
+#include "cpu/bf16/unit.h"
 
 namespace gable::cpu::bf16 {
 
@@ -21,12 +23,16 @@ static_assert(sizeof(TileConfig) == 64);
 
 /// Configures the tile registers. A product takes a cycle for each row (position) of accumulators and input. Input is
 /// loaded up to the last of `pairs` pairs of channels and not beyond, where memory may hold NaN.
-inline void load_tile_config(int positions, int pairs, bool holds_weights) {
+inline void load_tile_config(int positions, int pairs, PanelWeights weights) {
   TileConfig config;
   std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
   std::fill_n(config.column_bytes + 4, 2, static_cast<std::uint16_t>(4 * pairs));
   std::fill_n(config.rows + 6, 2, static_cast<std::uint8_t>(pairs));
-  if (holds_weights) std::fill_n(config.rows + 2, 2, static_cast<std::uint8_t>(pairs));
+  if (weights != PanelWeights::loaded) std::fill_n(config.rows + 2, 2, static_cast<std::uint8_t>(pairs));
+  if (weights == PanelWeights::held_and_streamed) {
+    config.rows[5] = static_cast<std::uint8_t>(pairs);
+    config.column_bytes[5] = 64;
+  }
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 inline void release_tiles() { asm volatile("tilerelease"); }

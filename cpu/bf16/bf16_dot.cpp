@@ -465,7 +465,7 @@ void dot_tile(const Tile& tile) {
   }
 }
 
-void begin_nothing(int, int, bool) {}
+void begin_nothing(int, int, PanelWeights) {}
 void end_nothing() {}
 
 }  // namespace

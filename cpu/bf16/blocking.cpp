@@ -130,7 +130,7 @@ class Search {
   std::int64_t panels_in_l3() const { return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes(), 1, g_.panels); }
 
   bool takes_panels() const {
-    return unit_.panels != nullptr && b_.terms.products == 1 && (p_.r * p_.s == 1 || b_.terms.gathers) &&
+    return unit_.panels != nullptr && b_.terms.products == 1 && (p_.r * p_.s == 1 || b_.terms.gathers_windows()) &&
            g_.pool == 1 && p_.activation != Activation::tanh;
   }
 
@@ -203,7 +203,7 @@ class Search {
   /// Halves of a tile of panels. Weights stay in registers where there are enough halves to make up for their way
   /// there.
   int halves_of_panels() const {
-    if (!b_.multiplies_panels || b_.terms.blocks != kHeldBlocks) return 2;
+    if (!b_.multiplies_panels || b_.terms.blocks < kHeldBlocks || b_.terms.blocks > kMostHeldBlocks) return 2;
     const std::int64_t halves = work_.rows * ceil_div(work_.columns, std::int64_t{b_.positions});
     return halves < kFewestHeldHalves ? 2 : static_cast<int>(even_part(halves, kMaxPanelHalves));
   }
@@ -255,7 +255,7 @@ class Search {
   bool may_read_in_image() const {
     const std::int64_t columns = outputs_inside(column_axis(p_, g_));
     const std::int64_t rows = outputs_inside(row_axis(p_, g_));
-    if (!unit_.loads_full_halves || b_.terms.parts > 1 || b_.terms.fold > 1 || b_.terms.gathers ||
+    if (!unit_.loads_full_halves || b_.terms.parts > 1 || b_.terms.fold > 1 || b_.terms.gathers() ||
         g_.group_c % 2 != 0 || g_.c % g_.group_c != 0) {
       return false;
     }
@@ -282,7 +282,7 @@ class Search {
   /// strip, so each thread must use it for several panels.
   bool may_read_by_images() const {
     const bool one_tap_padded = (p_.r == 1 && p_.pad_top > 0) || (p_.s == 1 && p_.pad_left > 0);
-    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.pool > 1 || b_.terms.fold > 1 || b_.terms.gathers ||
+    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.pool > 1 || b_.terms.fold > 1 || b_.terms.gathers() ||
         one_tap_padded) {
       return false;
     }
@@ -330,10 +330,11 @@ class Search {
       return;
     }
     // Folded rows are short, and neighbouring work units have little staged input in common.
-    const std::int64_t positions = b_.terms.fold > 1  ? 2 * kMaxPositions
-                                   : b_.terms.gathers ? kGatheredPositions
-                                                      : kMaxPositions;
-    const std::int64_t most = std::max(kMaxColumns, positions / g_.rows);
+    const std::int64_t positions = b_.terms.fold > 1            ? 2 * kMaxPositions
+                                   : b_.terms.gathers_windows() ? kGatheredPositions
+                                                                : kMaxPositions;
+    const bool gathers_rows = b_.terms.gathers() && !b_.terms.gathers_windows();
+    const std::int64_t most = gathers_rows ? columns_of_gathered_rows() : std::max(kMaxColumns, positions / g_.rows);
     work_.rows = g_.pool;
     work_.columns = std::min(g_.columns, round_up(even_part(g_.columns, most), column_step()));
     while (!strip_fits() && work_.columns > column_step()) {
@@ -347,6 +348,12 @@ class Search {
       break;
     }
     work_.rows = round_up(even_part(g_.rows, work_.rows), g_.pool);
+  }
+
+  /// Columns of gathered kernel rows that fill half of L1 with the rows of the strip that a tile's two rows read.
+  std::int64_t columns_of_gathered_rows() const {
+    const StripShape two = layout(InputPath::staged).shape(2, 1);
+    return std::max(column_step(), l1_bytes() / 2 / (b_.phases.count() * two.rows * kLineBytes));
   }
 
   /// Rows of output whose input L2 keeps until all panels have read it.
@@ -375,7 +382,7 @@ class Search {
       while (units() < threads_ && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
       return;
     }
-    if (b_.multiplies_panels && g_.rows == 1 && !b_.terms.gathers) return feed_threads_panels();
+    if (b_.multiplies_panels && g_.rows == 1 && !b_.terms.gathers()) return feed_threads_panels();
     const WorkCut whole = work_;
     const std::int64_t wanted = kUnitsPerThread * threads_;
     while (units() < wanted && work_.rows > 4 * g_.pool) {

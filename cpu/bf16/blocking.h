@@ -88,6 +88,10 @@ struct Blocking {
   std::size_t thread_bytes;  // workspace of a thread: accumulators, bias, strip
 
   bool holds_weights() const { return panel_halves > 2; }
+  PanelWeights panel_weights() const {
+    if (!holds_weights()) return PanelWeights::loaded;
+    return terms.blocks > kHeldBlocks ? PanelWeights::held_and_streamed : PanelWeights::held;
+  }
 };
 
 Blocking blocking_of(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads);

@@ -92,7 +92,7 @@ void Bf16Conv2dPlan::run(const void* x, const void* packed, const float* bias, v
                       ++runs_};
   if (run.non_temporal) note_path(Path::bf16_non_temporal, *target_, unit_->coverage);
   parallel_units(threads_, blocking_.work.count, run_times_, [&](std::int64_t index, int thread) {
-    unit_->begin(blocking_.positions, blocking_.terms.last_pairs, blocking_.holds_weights());
+    unit_->begin(blocking_.positions, blocking_.terms.last_pairs, blocking_.panel_weights());
     bf16::compute_work_unit(run, index, thread_workspace(thread));
     unit_->end();
     if (run.non_temporal) hwy::FlushStream();

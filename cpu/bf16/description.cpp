@@ -65,7 +65,8 @@ std::string blocking_text(const Blocking& b, const Bf16Unit& unit) {
   std::string words = "out panels of " + text(kLanes) + " lanes, " + text(b.work.panels) + " a unit, in blocks of " +
                       text(kChannels) + " channels";
   if (b.terms.fold > 1) words += " of " + text(b.terms.fold) + " columns";
-  if (b.terms.gathers) words += " of whole windows";
+  if (b.terms.gathers_windows()) words += " of whole windows";
+  if (b.terms.gathers() && !b.terms.gathers_windows()) words += " of " + text(b.terms.gathered_rows) + " kernel rows";
   words += ", unit " + text(b.work.rows) + "x" + text(b.work.columns) + " outputs, " + text(b.work.count) + " units";
   if (b.input == InputPath::by_images) words += " of " + text(b.work.images) + " images";
   return words + panels_text(b, unit);

@@ -59,7 +59,7 @@ double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf1
   if (b.input != bf16::InputPath::staged && b.input != bf16::InputPath::by_images) return 0;
   const bf16::Geometry& g = b.geometry;
   if (unit.loads_full_halves && b.terms.parts == 1) {
-    const double rows = b.terms.gathers ? static_cast<double>(p.r) * kGatheredRow : 0;
+    const double rows = static_cast<double>(b.terms.gathered_rows) * kGatheredRow;
     return computed_positions(b, unit) * (static_cast<double>(b.terms.blocks * g.groups) * kStage + rows);
   }
   const auto pixels = static_cast<double>(p.n * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s));

@@ -11,6 +11,7 @@
 
 #include <gable/problem.h>
 #include "cpu/bf16/unit.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu::bf16 {
 
@@ -35,7 +36,10 @@ Geometry geometry_of(const Conv2dProblem& problem, const Bf16Unit& unit);
 /// What a sum adds up: taps x channels x products of parts.
 struct Terms {
   int products, parts;
-  bool gathers;           // a position holds its whole window, row after row: few channels, of a unit with panels
+  // Kernel rows whose columns a position holds, row after row, of few channels; 0: positions are not gathered. All rows
+  // are a whole window, of a unit with panels. Where they do not divide the window's rows, the last tap starts earlier:
+  // rows that it shares with the tap before have half of their weight in each.
+  std::int64_t gathered_rows;
   std::int64_t fold;      // columns of the kernel in one position; 1: not folded
   std::int64_t position;  // elements of a staged position that is not folded: one block of channels, or fewer
   std::int64_t pixel;     // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only
@@ -47,7 +51,20 @@ struct Terms {
   int last_pairs;                                   // channel pairs in the last block
   bool last_is_single;                              // the last pair's second channel belongs to the next position
   std::int64_t tap_rows, tap_columns;
+  std::int64_t last_tap_row;  // the first kernel row of the last row of taps
 
+  bool gathers() const { return gathered_rows > 0; }
+  bool gathers_windows() const { return gathers() && tap_rows == 1; }
+  /// The first kernel row of a row of taps.
+  std::int64_t kernel_row(std::int64_t tap_row) const {
+    return tap_row + 1 == tap_rows ? last_tap_row : tap_row * std::max<std::int64_t>(1, gathered_rows);
+  }
+  /// Whether two rows of taps have this kernel row.
+  bool is_in_two_taps(std::int64_t kernel_row) const {
+    return gathers() && kernel_row >= last_tap_row && kernel_row < (tap_rows - 1) * gathered_rows;
+  }
+  /// The rows of taps that have some of these kernel rows.
+  TapRange tap_rows_of(const TapRange& kernel_rows) const;
   std::int64_t tap_count() const { return tap_rows * tap_columns; }
   std::int64_t first_channel(std::int64_t block) const {
     return block + 1 == blocks ? last_block : block * block_channels;

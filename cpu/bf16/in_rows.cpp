@@ -272,7 +272,7 @@ void lay_out_border(Blocking& b) {
 bool may_read_in_rows(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
   const Geometry& g = b.geometry;
   if (unit.loads_full_halves || b.input != InputPath::staged || b.terms.parts != 1 || g.pool != 1) return false;
-  if (b.terms.gathers || is_pointwise(p) || b.work.weights_outermost || g.groups * g.group_c != g.c) return false;
+  if (b.terms.gathers() || is_pointwise(p) || b.work.weights_outermost || g.groups * g.group_c != g.c) return false;
   const Axis rows = row_axis(p, g), columns = column_axis(p, g);
   const std::int64_t border = std::max(g.rows - outputs_inside(rows), g.columns - outputs_inside(columns));
   if (border > kMaxBorder || g.columns > kMaxRowColumns || p.s > kMaxKernelColumns) return false;

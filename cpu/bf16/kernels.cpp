@@ -341,8 +341,30 @@ class BlockRows {
     for (int i = 0; i < count_; ++i) all = _mm512_mask_loadu_epi16(all, masks_[i], x + offsets_[i]);
     _mm512_storeu_si512(to, all);
   }
+  /// The windows of `count` outputs, `step` elements of input and `position` elements of the strip apart.
+  void gather(const std::uint16_t* x, std::int64_t step, std::uint16_t* to, std::int64_t position,
+              std::int64_t count) const {
+    if (count_ == 1) return gather_few<1>(x, step, to, position, count);
+    if (count_ == 2) return gather_few<2>(x, step, to, position, count);
+    if (count_ == 3) return gather_few<3>(x, step, to, position, count);
+    for (std::int64_t i = 0; i < count; ++i) gather(x + i * step, to + i * position);
+  }
 
  private:
+  template <int kRows>
+  void gather_few(const std::uint16_t* x, std::int64_t step, std::uint16_t* to, std::int64_t position,
+                  std::int64_t count) const {
+    std::int64_t offsets[kRows];
+    __mmask32 masks[kRows];
+    std::copy_n(offsets_, kRows, offsets);
+    std::copy_n(masks_, kRows, masks);
+    for (std::int64_t i = 0; i < count; ++i, x += step, to += position) {
+      __m512i all = _mm512_maskz_loadu_epi16(masks[0], x + offsets[0]);
+      for (int row = 1; row < kRows; ++row) all = _mm512_mask_loadu_epi16(all, masks[row], x + offsets[row]);
+      _mm512_storeu_si512(to, all);
+    }
+  }
+
   int count_ = 0;
   std::int64_t offsets_[kChannels];
   std::uint32_t masks_[kChannels];
@@ -364,7 +386,7 @@ void gather_windows(const bf16::WindowRow& row) {
     };
     for (std::int64_t i = 0; i < begin; ++i) edge(i);
     const BlockRows whole(row, block, all);
-    for (std::int64_t i = begin; i < end; ++i) whole.gather(x + i * step, to + i * row.position);
+    whole.gather(x + begin * step, step, to + begin * row.position, row.position, end - begin);
     for (std::int64_t i = end; i < row.outputs; ++i) edge(i);
   }
 }

@@ -23,10 +23,10 @@ InputView input_of(const Run& run, const WorkUnit& work, float* workspace) {
     return view_in_place(run, work);
   }
   const Terms& terms = run.blocking.terms;
-  note(run, terms.parts > 1  ? Path::bf16_split
-            : terms.fold > 1 ? Path::bf16_fold
-            : terms.gathers  ? Path::bf16_gather
-                             : Path::bf16_stage);
+  note(run, terms.parts > 1   ? Path::bf16_split
+            : terms.fold > 1  ? Path::bf16_fold
+            : terms.gathers() ? terms.gathers_windows() ? Path::bf16_gather : Path::bf16_gather_rows
+                              : Path::bf16_stage);
   auto& staged = *reinterpret_cast<StagedInput*>(workspace + staged_input_offset(run.unit));
   std::uint16_t* const strip = strip_in(run, workspace);
   if (staged.run != run.number || staged.input != work.input) stage_strip(run, work, strip);
@@ -41,8 +41,12 @@ void compute_rows_or_flat(TileLoop& loop, const InputView& input, bool staged) {
   loop.queue().tile().operands.position = input.position;
   loop.set_blocks(input.block, input.dense);
   const bool flat = prefers_flat(run.blocking, run.unit, work.rows, work.columns);
-  if (run.blocking.multiplies_panels)
-    note(run, run.blocking.holds_weights() ? Path::bf16_held_weights : Path::bf16_panels);
+  if (run.blocking.multiplies_panels) {
+    const PanelWeights weights = run.blocking.panel_weights();
+    note(run, weights == PanelWeights::held                ? Path::bf16_held_weights
+              : weights == PanelWeights::held_and_streamed ? Path::bf16_streamed_weights
+                                                           : Path::bf16_panels);
+  }
   note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
   if (run.blocking.positions > kHalfPositions) note(run, Path::bf16_narrow_halves);
   if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);

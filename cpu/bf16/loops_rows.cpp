@@ -26,7 +26,8 @@ TapRange taps_of_rows(const TileLoop& loop, std::int64_t row, std::int64_t end) 
   // Both ends of a row's taps fall from row to row.
   const std::int64_t begin = axis.taps_of(loop.work().first_row + end - 1).begin;
   const std::int64_t last = axis.taps_of(loop.work().first_row + row).end;
-  return {begin * b.terms.tap_columns, std::max(begin, last) * b.terms.tap_columns};
+  const TapRange rows = b.terms.tap_rows_of({begin, std::max(begin, last)});
+  return {rows.begin * b.terms.tap_columns, rows.end * b.terms.tap_columns};
 }
 
 void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel) {

@@ -36,8 +36,9 @@ class Packer {
       if (i >= terms_.block_channels) break;
       const std::int64_t channel = terms_.first_channel(block) + i;
       const std::optional<Source> from = source_of(panel.group, channel, tap);
-      if (from)
-        pack_channel(panel, *from, terms_.is_in_two_blocks(channel) ? 0.5f : 1.0f, out + i / 2 * kLanes + i % 2);
+      if (!from) continue;
+      const bool in_two = terms_.is_in_two_blocks(channel) || terms_.is_in_two_taps(kernel_row_of(channel, tap));
+      pack_channel(panel, *from, in_two ? 0.5f : 1.0f, out + i / 2 * kLanes + i % 2);
     }
   }
 
@@ -49,7 +50,7 @@ class Packer {
   };
   /// The weights of a position's channel and a tap; none in padding.
   std::optional<Source> source_of(std::int64_t group, std::int64_t channel, std::int64_t tap) const {
-    if (terms_.gathers) return source_of_window(channel);
+    if (terms_.gathers()) return source_of_window(channel, tap);
     const bool folded = terms_.fold > 1;
     const std::int64_t kw = tap % terms_.tap_columns + (folded ? channel / terms_.pixel : 0);
     const std::int64_t c = folded ? channel % terms_.pixel : channel;
@@ -58,12 +59,17 @@ class Packer {
     return Source{group * g_.merged + c / p_.group_c(),
                   c % p_.group_c() * strides.in + tap / terms_.tap_columns * strides.row + kw * strides.column};
   }
+  /// The kernel row of a gathered channel.
+  std::int64_t kernel_row_of(std::int64_t channel, std::int64_t tap) const {
+    return terms_.kernel_row(tap / terms_.tap_columns) + channel / p_.c / p_.s;
+  }
   /// Of a gathered window's channel.
-  std::optional<Source> source_of_window(std::int64_t channel) const {
+  std::optional<Source> source_of_window(std::int64_t channel, std::int64_t tap) const {
     const std::int64_t pixel = channel / p_.c;
-    if (pixel >= p_.r * p_.s) return std::nullopt;
+    if (pixel >= terms_.gathered_rows * p_.s) return std::nullopt;
     const WeightStrides& strides = source_.strides;
-    return Source{0, channel % p_.c * strides.in + pixel / p_.s * strides.row + pixel % p_.s * strides.column};
+    return Source{
+        0, channel % p_.c * strides.in + kernel_row_of(channel, tap) * strides.row + pixel % p_.s * strides.column};
   }
   void pack_channel(const Panel& panel, const Source& from, float share, std::uint16_t* out) const {
     const std::int64_t begin = std::max(from.group * p_.group_k() - panel.first, std::int64_t{0});
@@ -84,11 +90,10 @@ class Packer {
 }  // namespace
 
 Packing packing_key(const Conv2dProblem& p, const Geometry& g, const Terms& terms) {
-  constexpr std::int64_t kWholeWindow = -1;
   const std::int64_t folded_pixel = terms.fold > 1 ? terms.pixel : 0;  // without folding, pixels do not show in weights
   return packing_of(p, "bf16 panels",
                     {kLanes, terms.blocks > 1 ? terms.block_channels : kChannels, terms.parts,
-                     terms.gathers ? kWholeWindow : terms.fold, folded_pixel, g.merged});
+                     terms.gathers() ? -terms.gathered_rows : terms.fold, folded_pixel, g.merged});
 }
 
 std::int64_t packed_elements(const Geometry& g, const Terms& terms) {

@@ -134,14 +134,39 @@ GABLE_BF16_TILE_TARGET void multiply_panels(PanelTile& tile) {
   }
 }
 
+/// The products of a half with the second block of a panel's weights.
+template <class Tiles, int kVectors>
+GABLE_BF16_TILE_TARGET void add_second_block(const PanelTile& tile, const std::uint16_t* a) {
+  Tiles tiles;
+  tiles.template load<4>(a + tile.operands.a_block, tile.operands.position);
+  tiles.template dot<0, 4, 2>();
+  if constexpr (kVectors == 2) tiles.template dot<1, 4, 3>();
+}
+/// The blocks whose weights pass through register 5.
+template <class Tiles, int kVectors>
+GABLE_BF16_TILE_TARGET void add_streamed_blocks(const PanelTile& tile, const std::uint16_t* a, const std::uint16_t* b) {
+  Tiles tiles;
+  for (std::int64_t block = kHeldBlocks; block < tile.blocks; ++block) {
+    const std::uint16_t* const weights = b + block * kWeightBlock;
+    const std::int64_t channels = block + 1 == tile.blocks ? tile.operands.a_last_block : block * tile.operands.a_block;
+    tiles.template load<4>(a + channels, tile.operands.position);
+    tiles.template load<5>(weights, kChannels);
+    tiles.template dot<0, 4, 5>();
+    if constexpr (kVectors == 2) {
+      tiles.template load<5>(weights + kWeightBlock / 2, kChannels);
+      tiles.template dot<1, 4, 5>();
+    }
+  }
+}
+
 /// Begins a half times a panel whose weights are in registers 6 and 7 (first block), 2 and 3 (second block). The
 /// accumulators of the half before, of kPending vectors or none, are stored before its first products.
-template <class Tiles, int kVectors, int kPending>
+template <class Tiles, int kVectors, int kPending, bool kStreams>
 GABLE_BF16_TILE_TARGET void begin_held_half(const PanelTile& tile, const std::uint16_t* a) {
   float* const sums = tile.accumulators;
   Tiles tiles;
   tiles.template load<4>(a, tile.operands.position);
-  tiles.template load<5>(a + tile.operands.a_last_block, tile.operands.position);
+  if constexpr (!kStreams) tiles.template load<5>(a + tile.operands.a_last_block, tile.operands.position);
   if constexpr (kPending > 0) tiles.template store<0>(sums, kLanes);
   tiles.template zero<0>();
   tiles.template dot<0, 4, 6>();
@@ -150,29 +175,34 @@ GABLE_BF16_TILE_TARGET void begin_held_half(const PanelTile& tile, const std::ui
     tiles.template zero<1>();
     tiles.template dot<1, 4, 7>();
   }
+  if constexpr (kStreams) add_second_block<Tiles, kVectors>(tile, a);
 }
-template <class Tiles, int kVectors>
-GABLE_BF16_TILE_TARGET void end_held_half() {
-  Tiles tiles;
-  tiles.template dot<0, 5, 2>();
-  if constexpr (kVectors == 2) tiles.template dot<1, 5, 3>();
+template <class Tiles, int kVectors, bool kStreams>
+GABLE_BF16_TILE_TARGET void end_held_half(const PanelTile& tile, const std::uint16_t* a, const std::uint16_t* b) {
+  if constexpr (kStreams) {
+    add_streamed_blocks<Tiles, kVectors>(tile, a, b);
+  } else {
+    Tiles tiles;
+    tiles.template dot<0, 5, 2>();
+    if constexpr (kVectors == 2) tiles.template dot<1, 5, 3>();
+  }
 }
 
 /// The first half of a panel, and the epilogue of the panel before.
-template <class Tiles, int kVectors>
-GABLE_BF16_TILE_TARGET void multiply_first_held_half(const PanelTile& tile) {
+template <class Tiles, int kVectors, bool kStreams>
+GABLE_BF16_TILE_TARGET void multiply_first_held_half(const PanelTile& tile, const std::uint16_t* b) {
   const PendingPanel& pending = tile.pending;
   const std::uint16_t* const a = tile.half[0].a;
-  (pending.pixels[0] == 0    ? begin_held_half<Tiles, kVectors, 0>
-   : pending.lanes > kVector ? begin_held_half<Tiles, kVectors, 2>
-                             : begin_held_half<Tiles, kVectors, 1>)(tile, a);
-  end_held_half<Tiles, kVectors>();
+  (pending.pixels[0] == 0    ? begin_held_half<Tiles, kVectors, 0, kStreams>
+   : pending.lanes > kVector ? begin_held_half<Tiles, kVectors, 2, kStreams>
+                             : begin_held_half<Tiles, kVectors, 1, kStreams>)(tile, a);
+  end_held_half<Tiles, kVectors, kStreams>(tile, a, b);
   PanelLines<Tiles>(tile).finish();
 }
 
 /// All halves times one panel. A half loads its input alone: 2 KiB for 4 products of 16x16x32, where multiply_panel()
-/// loads 4 KiB.
-template <class Tiles, int kVectors>
+/// loads 4 KiB; with kStreams, 3 KiB for 2 products of each block beyond those that are held.
+template <class Tiles, int kVectors, bool kStreams>
 GABLE_BF16_TILE_TARGET void multiply_held_panel(PanelTile& tile, const std::uint16_t* b, std::int64_t lane, int lanes) {
   Tiles tiles;
   tiles.template load<6>(b, kChannels);
@@ -181,7 +211,7 @@ GABLE_BF16_TILE_TARGET void multiply_held_panel(PanelTile& tile, const std::uint
     tiles.template load<7>(b + kWeightBlock / 2, kChannels);
     tiles.template load<3>(b + kWeightBlock + kWeightBlock / 2, kChannels);
   }
-  multiply_first_held_half<Tiles, kVectors>(tile);
+  multiply_first_held_half<Tiles, kVectors, kStreams>(tile, b);
   const int last = tile.halves - 1;
   leave_pending<1>(tile, last, lane, lanes);
   const typename Tiles::PanelEpilogue epilogue(tile, tile.pending);
@@ -191,19 +221,21 @@ GABLE_BF16_TILE_TARGET void multiply_held_panel(PanelTile& tile, const std::uint
     const float* const sums = tile.accumulators + pending.skipped * kLanes;
     std::uint16_t* const y = pending.y + lane;
     const int lines = pending.pixels / 2;
-    begin_held_half<Tiles, kVectors, kVectors>(tile, tile.half[half + 1].a);
+    const std::uint16_t* const a = tile.half[half + 1].a;
+    begin_held_half<Tiles, kVectors, kVectors, kStreams>(tile, a);
     epilogue.lines(sums, y, pitch, lines);
-    end_held_half<Tiles, kVectors>();
+    end_held_half<Tiles, kVectors, kStreams>(tile, a, b);
     epilogue.lines(sums + lines * kLanes, y + lines * pitch, pitch, pending.pixels - lines);
   }
 }
 
-template <class Tiles>
+template <class Tiles, bool kStreams>
 GABLE_BF16_TILE_TARGET void multiply_held_panels(PanelTile& tile) {
   const std::uint16_t* b = tile.operands.b;
-  for (std::int64_t lane = 0; lane < tile.lanes; lane += kLanes, b += kHeldBlocks * kWeightBlock) {
+  for (std::int64_t lane = 0; lane < tile.lanes; lane += kLanes, b += tile.blocks * kWeightBlock) {
     const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, tile.lanes - lane));
-    (lanes > kVector ? multiply_held_panel<Tiles, 2> : multiply_held_panel<Tiles, 1>)(tile, b, lane, lanes);
+    (lanes > kVector ? multiply_held_panel<Tiles, 2, kStreams> : multiply_held_panel<Tiles, 1, kStreams>)(tile, b, lane,
+                                                                                                          lanes);
   }
 }
 
@@ -224,7 +256,7 @@ GABLE_BF16_TILE_TARGET void bf16_panels(PanelTile& tile) {
   if (tile.lanes == 0) {
     finish_pending<Tiles>(tile);
   } else if (tile.holds_weights) {
-    multiply_held_panels<Tiles>(tile);
+    (tile.blocks > kHeldBlocks ? multiply_held_panels<Tiles, true> : multiply_held_panels<Tiles, false>)(tile);
   } else if (tile.halves == 2) {
     (tile.operands.b_bypasses_l1 ? multiply_panels<Tiles, 2, false> : multiply_panels<Tiles, 2, true>)(tile);
   } else {

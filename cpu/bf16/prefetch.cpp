@@ -28,7 +28,7 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
   const Blocking& b = run.blocking;
   if (!b.prefetched.input) return {};
   const Conv2dProblem& p = run.problem;
-  if (!run.unit.loads_full_halves || b.input == InputPath::by_images || b.terms.fold > 1 || b.terms.gathers ||
+  if (!run.unit.loads_full_halves || b.input == InputPath::by_images || b.terms.fold > 1 || b.terms.gathers() ||
       index >= b.work.count) {
     return {};
   }

@@ -72,10 +72,10 @@ InputView view_of_strip(const Run& run, const std::uint16_t* strip) {
 
 namespace {
 
-void gather_windows(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+/// A row of windows, without what differs from row to row.
+WindowRow window_row(const Run& run, const WorkUnit& work) {
   const Blocking& b = run.blocking;
   const Conv2dProblem& p = run.problem;
-  const Axis rows = row_axis(p, b.geometry);
   WindowRow row{};
   row.pitch = p.dilation_h * p.w * p.c;
   row.width = p.w;
@@ -88,20 +88,32 @@ void gather_windows(const Run& run, const WorkUnit& work, std::uint16_t* strip) 
   row.blocks = b.terms.blocks;
   row.block_channels = b.terms.block_channels;
   row.last_block = b.terms.last_block;
-  for (std::int64_t i = 0; i < work.rows; ++i, strip += b.strip.columns * b.strip.position) {
-    const std::int64_t out = work.first_row + i, first = out * p.stride_h - p.pad_top;
-    row.kernel_rows = rows.taps_of(out);
-    const std::int64_t source = work.image * p.h + first + row.kernel_rows.begin * p.dilation_h;
-    row.x = static_cast<const std::uint16_t*>(run.x) + source * p.w * p.c;
-    row.strip = strip;
-    run.kernels.gather(row);
+  return row;
+}
+
+/// Gathers windows of gathered_rows kernel rows, or of all.
+void gather_windows(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+  const Blocking& b = run.blocking;
+  const Conv2dProblem& p = run.problem;
+  const std::int64_t rows = work.rows + b.strip.rows - b.work.rows, pitch = b.strip.columns * b.strip.position;
+  WindowRow row = window_row(run, work);
+  for (const std::int64_t phase : b.phases.rows) {
+    for (std::int64_t i = 0; i < rows; ++i, strip += pitch) {
+      const std::int64_t first = (work.first_row + i) * p.stride_h - p.pad_top + phase;
+      row.kernel_rows = taps_inside(first, p.h, p.dilation_h, b.terms.gathered_rows);
+      const std::int64_t source = work.image * p.h + first + row.kernel_rows.begin * p.dilation_h;
+      row.x = static_cast<const std::uint16_t*>(run.x) + source * p.w * p.c;
+      row.strip = strip;
+      run.kernels.gather(row);
+    }
+    strip += (b.strip.rows - rows) * pitch;
   }
 }
 
 }  // namespace
 
 void stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
-  if (run.blocking.terms.gathers) return gather_windows(run, work, strip);
+  if (run.blocking.terms.gathers()) return gather_windows(run, work, strip);
   const Blocking& b = run.blocking;
   const Conv2dProblem& p = run.problem;
   const StripShape& shape = b.strip;

@@ -1,7 +1,9 @@
 // The strip: a work unit's input, staged once as [part][block of 32 channels][row phase][column phase][row][column]
 // [32 channels]. A phase holds the rows (columns) of equal remainder modulo the stride, so that neighbouring outputs
 // read neighbouring positions, 64 bytes apart, for every stride, and a tap is a constant offset. By images, it is
-// [block][row][column][image][32 channels]; of gathered windows, [row][column][block][32 channels] of the output.
+// [block][row][column][image][32 channels]; of gathered windows,
+// [row][column][block][32 channels] of the output, of several gathered kernel rows [row phase][row][column][32
+// channels], where a row is the first of the image's rows that it holds.
 #pragma once
 
 #include <cstdint>

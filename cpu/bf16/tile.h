@@ -173,6 +173,9 @@ struct PanelHalf {
 
 /// Blocks of input channels whose weights of one panel fit the registers beside a half's input and accumulators.
 constexpr std::int64_t kHeldBlocks = 2;
+/// The most blocks of a panel of which the first kHeldBlocks are held, and the others' weights are loaded for each
+/// half.
+constexpr std::int64_t kMostHeldBlocks = 3;  // of four, loading all for two halves takes as long
 /// The most halves of a tile whose panels hold their weights in registers.
 constexpr int kMaxPanelHalves = 8;
 
@@ -184,7 +187,7 @@ struct PanelTile {
   std::int64_t lanes;               // of all panels; none: only the pending epilogues run
   PanelHalf half[kMaxPanelHalves];  // up to two, or as many as there are where weights are held
   int halves;
-  bool holds_weights;    // of each panel in registers: there are kHeldBlocks blocks, and halves take turns
+  bool holds_weights;    // of kHeldBlocks blocks of each panel in registers; halves take turns
   std::int64_t y_pixel;  // elements from one pixel to the next
   const float* bias;     // of the first lane, or null
   bool relu, non_temporal;

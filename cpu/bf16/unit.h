@@ -44,6 +44,10 @@ struct SplitFunctions {
 /// Where a unit reads windows that it could read in the image as in a strip. Tests name one.
 enum class WindowInput { by_time, strip, image };
 
+/// Whether a panel's weights stay in registers from half to half (PanelTile): not, all of them, or those of the first
+/// kHeldBlocks blocks, while others pass through a register.
+enum class PanelWeights { loaded, held, held_and_streamed };
+
 /// Cycles, for estimates.
 struct UnitCosts {
   double position = 0;  // one block of 32 channels and 32 lanes for a position
@@ -72,9 +76,9 @@ struct Bf16Unit {
   int merged_width = 1;                                    // groups are merged up to so many channels and lanes
   double most_padding = 0;  // the direct kernel is faster if padding multiplies the products by more than this
   bf16::UnitCosts costs;
-  /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block; whether
-  /// its panels hold their weights in registers (PanelTile).
-  void (*begin)(int positions, int pairs, bool holds_weights) = nullptr;
+  /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block; what its
+  /// panels do with their weights.
+  void (*begin)(int positions, int pairs, bf16::PanelWeights weights) = nullptr;
   void (*end)() = nullptr;
   bf16::TileFunctions tiles;
   bf16::PanelsFunction panels = nullptr;    // for 1x1 in bf16 without a pool or tanh; or null

@@ -76,6 +76,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_stage",
     "bf16_fold",
     "bf16_gather",
+    "bf16_gather_rows",
     "bf16_split",
     "bf16_in_place",
     "bf16_in_image",
@@ -83,6 +84,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_by_images",
     "bf16_panels",
     "bf16_held_weights",
+    "bf16_streamed_weights",
     "bf16_panels_inside",
     "bf16_flat",
     "bf16_rows",
@@ -123,8 +125,8 @@ constexpr bool takes(PathUnit unit, Path path) {
   if (!is_bf16(path)) return false;
   return unit == PathUnit::amx ||
          (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_held_weights &&
-          path != Path::bf16_gather && path != Path::bf16_planes_split && path != Path::bf16_in_image &&
-          path != Path::bf16_by_images);
+          path != Path::bf16_streamed_weights && path != Path::bf16_gather && path != Path::bf16_gather_rows &&
+          path != Path::bf16_planes_split && path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
 /// Targets with vectors of one lane have no narrow groups, and no vectors that reach into the next pixels or hold

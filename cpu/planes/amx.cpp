@@ -17,7 +17,7 @@ const TileUnit& amx_unit() {
     TileUnit made;
 #if defined(__x86_64__)
     made = whole_tile_unit<AmxTiles>();
-    made.begin = [](int, int steps) { bf16::load_tile_config(16, steps, false); };
+    made.begin = [](int, int steps) { bf16::load_tile_config(16, steps, bf16::PanelWeights::loaded); };
     made.end = bf16::release_tiles;
 #endif
     made.name = "planes_amx";

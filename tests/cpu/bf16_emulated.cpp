@@ -17,6 +17,7 @@ namespace {
 using namespace bf16;
 
 thread_local int positions_of_a_half = 0, pairs_of_a_block = 0;
+thread_local bool streams_weights = false;  // through register 5
 
 /// One row of a tile of sums. Vectors of the compiler that every CPU has, because tests spend most of their time in its
 /// products, also where a compiler would not make vectors itself. GCC keeps wider ones in memory.
@@ -57,10 +58,10 @@ class EmulatedTiles {
   }
   template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
-    if constexpr (kTile == 4 || kTile == 5) {
+    if ((kTile == 4 || kTile == 5) && !(kTile == 5 && streams_weights)) {
       const int channels = 2 * pairs_of_a_block;
       for (int row = 0; row < positions_of_a_half; ++row)
-        set_input(Halves(rows + row * stride, channels), channels, inputs_[kTile - kFirstInput][row]);
+        set_input(Halves(rows + row * stride, channels), channels, inputs_[kTile == 5 ? 1 : 0][row]);
     } else {
       for (int pair = 0; pair < pairs_of_a_block; ++pair)
         set_weights(Halves(rows + pair * stride, 2 * kVector), weights_[weights_slot(kTile)][pair]);
@@ -130,18 +131,19 @@ class EmulatedTiles {
   static void prefetch_for_write(const char* line) { __builtin_prefetch(line); }
 
  private:
-  // Of AMX's eight tiles, 0 to 3 hold sums, 4 and 5 input, 6 and 7 weights; 2 and 3 may hold weights instead.
+  // Of AMX's eight tiles, 0 to 3 hold sums, 4 and 5 input, 6 and 7 weights; 2, 3 and 5 may hold weights instead.
   static constexpr int kFirstInput = 4;
-  static constexpr int weights_slot(int tile) { return tile >= 6 ? tile - 6 : tile; }
+  static constexpr int weights_slot(int tile) { return tile >= 6 ? tile - 6 : tile == 5 ? 4 : tile; }
   // A thread's registers, which keep their values from one tile to the next.
   static inline thread_local Lanes accumulators_[4][16];
   static inline thread_local float inputs_[2][16][2 * kVector];  // positions x channels
-  static inline thread_local Lanes weights_[4][16][2];           // pairs of channels x the first and the second of each
+  static inline thread_local Lanes weights_[5][16][2];           // pairs of channels x the first and the second of each
 };
 
-void begin(int positions, int pairs, bool) {
+void begin(int positions, int pairs, PanelWeights weights) {
   positions_of_a_half = positions;
   pairs_of_a_block = pairs;
+  streams_weights = weights == PanelWeights::held_and_streamed;
 }
 void end() {}
 
@@ -174,7 +176,7 @@ const planes::TileUnit& emulated_planes() {
     planes::TileUnit made = planes::whole_tile_unit<EmulatedTiles>();
     made.name = "emulated";
     made.coverage = PathUnit::emulated;
-    made.begin = [](int, int steps) { begin(kHalfPositions, steps, false); };
+    made.begin = [](int, int steps) { begin(kHalfPositions, steps, PanelWeights::loaded); };
     return made;
   }();
   return unit;

@@ -465,10 +465,11 @@ TEST_CASE("bf16: panels of 1x1, with tails of pixels, channels and lanes, in row
   }
 }
 
-TEST_CASE("bf16: 1x1 of two blocks of channels, whose weights stay in registers") {
+TEST_CASE("bf16: 1x1 of two and three blocks of channels, of which the weights of two stay in registers") {
   std::mt19937 random(35);
-  for (const std::int64_t channels : {34, 47, 50, 64}) {
+  for (const std::int64_t channels : {34, 47, 50, 64, 80, 95}) {
     for (const std::int64_t lanes : {5, 16, 24, 32, 44, 72, 400}) {
+      if (channels > 64 && lanes % 8 == 4) continue;  // enough without it
       Conv2dProblem p{.n = 1, .c = channels, .h = 11, .w = 19, .k = lanes, .bias = lanes != 44};
       p.activation = lanes % 3 == 2 ? Activation::relu : Activation::none;
       check_everywhere(sized(p, 0, 0), random);
@@ -503,6 +504,31 @@ TEST_CASE("bf16: windows of few channels, gathered whole into one and two blocks
   check_everywhere(sized({.c = 3, .h = 2, .w = 2, .k = 169, .r = 3, .s = 5, .pad_top = 1, .pad_left = 2}, 2, 2),
                    random);
   check_everywhere(sized({.c = 3, .h = 5, .w = 9, .k = 90, .r = 3, .s = 3, .pad_top = 4, .pad_left = 4}, 4, 4), random);
+}
+
+TEST_CASE("bf16: windows of few channels, gathered by one and by several kernel rows") {
+  std::mt19937 random(37);
+  const auto check = [&](Conv2dProblem p, std::int64_t rows, int threads = 1) {
+    p.dtype = DType::bf16;
+    p.nhwc = true;
+    p.bias = true;
+    CHECK(bf16::terms_of(p, bf16::geometry_of(p, emulated_unit()), 1, emulated_unit()).gathered_rows == rows);
+    check_units(p, 1, threads, data_of(p, 1, random));
+  };
+  for (const int threads : {1, 3}) {
+    // Nine rows by three and by one, in rows of tiles and flat; eleven and five by two, whose last taps share a row.
+    check(same_padded({.n = 2, .c = 1, .h = 21, .w = 70, .k = 32, .r = 9, .s = 9}), 3, threads);
+    check(same_padded({.c = 3, .h = 12, .w = 50, .k = 24, .r = 9, .s = 9}), 1, threads);
+    check(sized({.c = 3, .h = 20, .w = 17, .k = 32, .r = 9, .s = 9}, 0, 0), 1, threads);
+    check(same_padded({.c = 1, .h = 15, .w = 40, .k = 32, .r = 11, .s = 11, .dilation_h = 2}), 2, threads);
+    check(same_padded({.c = 3, .h = 11, .w = 23, .k = 64, .r = 5, .s = 5}), 2, threads);
+    // Strides, whose taps lie in two phases of rows and in one.
+    check(same_padded({.c = 3, .h = 31, .w = 20, .k = 32, .r = 9, .s = 9, .stride_h = 2, .stride_w = 2}), 1, threads);
+    check(same_padded({.c = 1, .h = 40, .w = 40, .k = 32, .r = 9, .s = 9, .stride_h = 3, .dilation_h = 2}), 3, threads);
+  }
+  // Rows of padding alone, and a window larger than the image.
+  check(sized({.c = 3, .h = 3, .w = 9, .k = 32, .r = 9, .s = 9, .pad_top = 9, .pad_left = 4}, 9, 4), 1);
+  check(same_padded({.c = 1, .h = 2, .w = 3, .k = 32, .r = 9, .s = 9}), 3);
 }
 
 TEST_CASE("bf16: groups of 4, 8, 16 and 24 channels, folded and not, staged whole") {
