@@ -132,7 +132,7 @@ constexpr Least kLeast[] = {
     {"cuda", "few_channels_mma", 120},
     {"cuda", "few_channels", 255},
     {"cuda", "few_pixels", 4},
-    {"cuda", "few_outputs", 20},
+    {"cuda", "few_outputs", 50},
     {"cuda", "wgmma", 380},
     {"cuda", "grouped_mma", 60},
     {"cuda", "grouped", 40},
