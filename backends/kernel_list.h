@@ -4,8 +4,8 @@
 // Of the kernels that take an op, the one with the least estimated time makes its plan. Kernels without an estimate
 // come after those, in the order of the list.
 //
-// Each op without weights (max-pool, add, transpose, reorder) has one kernel, named after the op. Convolutions have
-// several. Matrix products are 1x1 convolutions to them, so one list serves both.
+// Each op without weights (max-pool, add, upsample, ...) has one kernel, named after the op. Convolutions have several.
+// Matrix products are 1x1 convolutions to them, so one list serves both.
 #pragma once
 
 #include <gable/backend.h>
@@ -33,7 +33,8 @@ struct WeightedKernel {
 };
 
 /// The kernels of ops without weights.
-inline constexpr std::array kUnweightedKernels{"max_pool", "add", "transpose", "reorder"};
+inline constexpr std::array kUnweightedKernels{"max_pool", "add",    "transpose", "reorder",
+                                               "activate", "concat", "upsample"};
 
 /// Sorts kernels with an estimated time before the others; equals keep their order.
 void put_fastest_first(std::vector<KernelOffer>& offers);

@@ -95,6 +95,36 @@ WeightedOp weighted_op(const Op& op) {
   return {op, as_conv2d(problem), dense_strides(problem)};
 }
 
+ActivateProblem problem_of(const Activate& activate) {
+  return {.count = activate.shape.elements(), .dtype = activate.dtype, .function = activate.function};
+}
+
+ConcatProblem problem_of(const Concat& c) {
+  const std::int64_t pixels = c.a[2] * c.a[3];
+  const auto bytes = static_cast<std::int64_t>(size_of(c.dtype));
+  if (c.layout == Layout::nhwc) {
+    return {.rows = c.a[0] * pixels, .a_bytes = c.a[1] * bytes, .b_bytes = c.b[1] * bytes};
+  }
+  return {.rows = c.a[0], .a_bytes = c.a[1] * pixels * bytes, .b_bytes = c.b[1] * pixels * bytes};
+}
+
+UpsampleProblem problem_of(const Upsample& u) {
+  const bool nhwc = u.layout == Layout::nhwc;
+  return {.rows = u.input[0] * u.input[2] * (nhwc ? 1 : u.input[1]),
+          .pixels = u.input[3],
+          .channels = nhwc ? u.input[1] : 1,
+          .scale_h = u.scale.h,
+          .scale_w = u.scale.w,
+          .element_bytes = static_cast<int>(size_of(u.dtype))};
+}
+
+ErrorBound f32_bound(const Activate& activate) {
+  // Beside a term of x's magnitude, the results of these have one of their own: they are not near 0 where x is.
+  const bool is_bounded = activate.function == Function::tanh || activate.function == Function::sigmoid ||
+                          activate.function == Function::hard_sigmoid;
+  return f32_accumulation_bound(1, activate.dtype, is_bounded ? Activation::tanh : Activation::none);
+}
+
 bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
 
 ErrorBound f32_bound(const WeightedOp& op) {

@@ -4,6 +4,7 @@
 #include <gable/ops.h>
 #include <gable/plan.h>
 #include <gable/problem.h>
+#include <gable/unweighted_problem.h>
 
 namespace gable {
 
@@ -11,6 +12,13 @@ namespace gable {
 Conv2dProblem problem_of(const Conv2d& conv);
 MatmulProblem problem_of(const Matmul& matmul);
 MaxPoolProblem problem_of(const MaxPool& pool);
+
+ActivateProblem problem_of(const Activate& activate);
+ConcatProblem problem_of(const Concat& concat);
+UpsampleProblem problem_of(const Upsample& upsample);
+
+/// The bound of a kernel that computes the function in f32.
+ErrorBound f32_bound(const Activate& activate);
 
 /// An op with weights as the convolution kernels take it: a matrix product is a 1x1 convolution, and images of one
 /// column are images of one row.

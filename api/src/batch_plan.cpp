@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <array>
 #include <list>
 #include <mutex>
 #include <utility>
@@ -17,19 +18,24 @@ namespace {
 constexpr std::size_t kMaxPlans = 64;
 constexpr const char* kBatchPlan = "this plan for a range of batches";
 
-/// The extent of the op that is its batch.
-std::int64_t& batch_of(Op& op) {
-  if (auto* conv = std::get_if<Conv2d>(&op)) return conv->input[0];
-  if (auto* matmul = std::get_if<Matmul>(&op)) return matmul->m;
-  if (auto* pool = std::get_if<MaxPool>(&op)) return pool->input[0];
-  if (auto* add = std::get_if<Add>(&op)) return add->shape[0];
-  if (auto* reorder = std::get_if<Reorder>(&op)) return reorder->shape[0];
+/// The extents of the op that are its batch: one, or one of each input.
+std::array<std::int64_t*, 2> batch_of(Op& op) {
+  if (auto* conv = std::get_if<Conv2d>(&op)) return {&conv->input[0]};
+  if (auto* matmul = std::get_if<Matmul>(&op)) return {&matmul->m};
+  if (auto* pool = std::get_if<MaxPool>(&op)) return {&pool->input[0]};
+  if (auto* add = std::get_if<Add>(&op)) return {&add->shape[0]};
+  if (auto* reorder = std::get_if<Reorder>(&op)) return {&reorder->shape[0]};
+  if (auto* activate = std::get_if<Activate>(&op)) return {&activate->shape[0]};
+  if (auto* concat = std::get_if<Concat>(&op)) return {&concat->a[0], &concat->b[0]};
+  if (auto* upsample = std::get_if<Upsample>(&op)) return {&upsample->input[0]};
   throw Error(ErrorCode::invalid_argument,
               "a transpose has no batch: a plan for a range of batches is one of any other op");
 }
 
 Op with_batch(Op op, std::int64_t batch) {
-  batch_of(op) = batch;
+  for (std::int64_t* extent : batch_of(op)) {
+    if (extent != nullptr) *extent = batch;
+  }
   return op;
 }
 

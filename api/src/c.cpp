@@ -81,6 +81,14 @@ static_assert(are_twins(gable::Math::strict, GABLE_STRICT) && are_twins(gable::M
               are_twins(gable::Math::split3, GABLE_SPLIT3) && are_twins(gable::Math::split6, GABLE_SPLIT6));
 static_assert(are_twins(gable::Activation::none, GABLE_NONE) && are_twins(gable::Activation::relu, GABLE_RELU) &&
               are_twins(gable::Activation::tanh, GABLE_TANH));
+static_assert(are_twins(gable::Function::relu, GABLE_FUNCTION_RELU) &&
+              are_twins(gable::Function::relu6, GABLE_FUNCTION_RELU6) &&
+              are_twins(gable::Function::tanh, GABLE_FUNCTION_TANH) &&
+              are_twins(gable::Function::sigmoid, GABLE_FUNCTION_SIGMOID) &&
+              are_twins(gable::Function::hard_sigmoid, GABLE_FUNCTION_HARD_SIGMOID) &&
+              are_twins(gable::Function::silu, GABLE_FUNCTION_SILU) &&
+              are_twins(gable::Function::hard_swish, GABLE_FUNCTION_HARD_SWISH) &&
+              are_twins(gable::Function::gelu, GABLE_FUNCTION_GELU));
 
 /// A caller can pass any integer as an enumerator, which C++ may only look at as an integer: by reference, then copied.
 template <typename Enum, typename CEnum>
@@ -152,6 +160,27 @@ gable::Add add_of(const gable_add& a) {
           .dtype = dtype_of(a.dtype),
           .layout = layout_of(a.layout),
           .activation = activation_of(a.activation)};
+}
+
+gable::Activate activate_of(const gable_activate& a) {
+  return {.shape = {a.shape[0], a.shape[1], a.shape[2], a.shape[3]},
+          .function = enumerator(a.function, gable::Function::gelu, "function"),
+          .dtype = dtype_of(a.dtype),
+          .layout = layout_of(a.layout)};
+}
+
+gable::Concat concat_of(const gable_concat& c) {
+  return {.a = {c.a[0], c.a[1], c.a[2], c.a[3]},
+          .b = {c.b[0], c.b[1], c.b[2], c.b[3]},
+          .dtype = dtype_of(c.dtype),
+          .layout = layout_of(c.layout)};
+}
+
+gable::Upsample upsample_of(const gable_upsample& u) {
+  return {.input = {u.input[0], u.input[1], u.input[2], u.input[3]},
+          .scale = {u.scale[0], u.scale[1]},
+          .dtype = dtype_of(u.dtype),
+          .layout = layout_of(u.layout)};
 }
 
 gable_plan* new_plan(const gable::Device& device, const gable::Op& op) {
@@ -227,6 +256,17 @@ const Wanted& op_of(const gable::Plan& plan, const char* function) {
   return *wanted;
 }
 
+/// Runs a plan of an op with one input, at a caller's pointers.
+void run_one_input(const gable::Plan& plan, const gable::ConstTensorView& x, void* y, void* stream) {
+  plan.run(x, gable::TensorView(y, x.dtype, plan.output_shape(), x.layout, x.memory), gable::Stream::borrow(stream));
+}
+
+/// The same with two inputs.
+void run_two_inputs(const gable::Plan& plan, const gable::ConstTensorView& a, const gable::ConstTensorView& b, void* y,
+                    void* stream) {
+  plan.run(a, b, gable::TensorView(y, a.dtype, plan.output_shape(), a.layout, a.memory), gable::Stream::borrow(stream));
+}
+
 gable_device_info info_of(const gable::DeviceInfo& device) {
   return {.uri = device.uri.c_str(),
           .backend = device.backend.c_str(),
@@ -290,6 +330,18 @@ gable_status gable_plan_max_pool(const gable_device* device, const gable_max_poo
 
 gable_status gable_plan_add(const gable_device* device, const gable_add* add, gable_plan** plan) {
   return make_plan(device, add, "add", plan, add_of);
+}
+
+gable_status gable_plan_activate(const gable_device* device, const gable_activate* activate, gable_plan** plan) {
+  return make_plan(device, activate, "activate", plan, activate_of);
+}
+
+gable_status gable_plan_concat(const gable_device* device, const gable_concat* concat, gable_plan** plan) {
+  return make_plan(device, concat, "concat", plan, concat_of);
+}
+
+gable_status gable_plan_upsample(const gable_device* device, const gable_upsample* upsample, gable_plan** plan) {
+  return make_plan(device, upsample, "upsample", plan, upsample_of);
 }
 
 void gable_plan_release(gable_plan* plan) { delete plan; }
@@ -389,10 +441,7 @@ gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, 
   return guarded([&] {
     require(plan, "plan");
     const auto& op = op_of<gable::MaxPool>(*plan->plan, "gable_run_max_pool");
-    const gable::Memory memory = plan->plan->memory();
-    plan->plan->run(gable::ConstTensorView(x, op.dtype, op.input, op.layout, memory),
-                    gable::TensorView(y, op.dtype, plan->plan->output_shape(), op.layout, memory),
-                    gable::Stream::borrow(stream));
+    run_one_input(*plan->plan, {x, op.dtype, op.input, op.layout, plan->plan->memory()}, y, stream);
   });
 }
 
@@ -401,9 +450,34 @@ gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b,
     require(plan, "plan");
     const auto& op = op_of<gable::Add>(*plan->plan, "gable_run_add");
     const gable::Memory memory = plan->plan->memory();
-    plan->plan->run(gable::ConstTensorView(a, op.dtype, op.shape, op.layout, memory),
-                    gable::ConstTensorView(b, op.dtype, op.shape, op.layout, memory),
-                    gable::TensorView(c, op.dtype, op.shape, op.layout, memory), gable::Stream::borrow(stream));
+    run_two_inputs(*plan->plan, {a, op.dtype, op.shape, op.layout, memory}, {b, op.dtype, op.shape, op.layout, memory},
+                   c, stream);
+  });
+}
+
+gable_status gable_run_activate(const gable_plan* plan, const void* x, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::Activate>(*plan->plan, "gable_run_activate");
+    run_one_input(*plan->plan, {x, op.dtype, op.shape, op.layout, plan->plan->memory()}, y, stream);
+  });
+}
+
+gable_status gable_run_concat(const gable_plan* plan, const void* a, const void* b, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::Concat>(*plan->plan, "gable_run_concat");
+    const gable::Memory memory = plan->plan->memory();
+    run_two_inputs(*plan->plan, {a, op.dtype, op.a, op.layout, memory}, {b, op.dtype, op.b, op.layout, memory}, y,
+                   stream);
+  });
+}
+
+gable_status gable_run_upsample(const gable_plan* plan, const void* x, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::Upsample>(*plan->plan, "gable_run_upsample");
+    run_one_input(*plan->plan, {x, op.dtype, op.input, op.layout, plan->plan->memory()}, y, stream);
   });
 }
 
@@ -425,6 +499,21 @@ gable_status gable_batch_plan_max_pool(const gable_device* device, const gable_m
 gable_status gable_batch_plan_add(const gable_device* device, const gable_add* add, int64_t least, int64_t most,
                                   gable_batch_plan** plan) {
   return make_plan(device, add, "add", plan, add_of, gable::BatchRange{least, most});
+}
+
+gable_status gable_batch_plan_activate(const gable_device* device, const gable_activate* activate, int64_t least,
+                                       int64_t most, gable_batch_plan** plan) {
+  return make_plan(device, activate, "activate", plan, activate_of, gable::BatchRange{least, most});
+}
+
+gable_status gable_batch_plan_concat(const gable_device* device, const gable_concat* concat, int64_t least,
+                                     int64_t most, gable_batch_plan** plan) {
+  return make_plan(device, concat, "concat", plan, concat_of, gable::BatchRange{least, most});
+}
+
+gable_status gable_batch_plan_upsample(const gable_device* device, const gable_upsample* upsample, int64_t least,
+                                       int64_t most, gable_batch_plan** plan) {
+  return make_plan(device, upsample, "upsample", plan, upsample_of, gable::BatchRange{least, most});
 }
 
 void gable_batch_plan_release(gable_batch_plan* plan) { delete plan; }

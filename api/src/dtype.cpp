@@ -1,6 +1,7 @@
 // Names of the enumerations, and conversions between f32 and the 16-bit formats by their bit patterns.
 #include <gable/dtype.h>
 #include <gable/error.h>
+#include <gable/function.h>
 
 #include <array>
 #include <bit>
@@ -19,6 +20,14 @@ constexpr Names<Math, 4> kMaths{
     {{Math::strict, "strict"}, {Math::tf32, "tf32"}, {Math::split3, "split3"}, {Math::split6, "split6"}}};
 constexpr Names<Activation, 3> kActivations{
     {{Activation::none, "none"}, {Activation::relu, "relu"}, {Activation::tanh, "tanh"}}};
+constexpr Names<Function, 8> kFunctions{{{Function::relu, "relu"},
+                                         {Function::relu6, "relu6"},
+                                         {Function::tanh, "tanh"},
+                                         {Function::sigmoid, "sigmoid"},
+                                         {Function::hard_sigmoid, "hard_sigmoid"},
+                                         {Function::silu, "silu"},
+                                         {Function::hard_swish, "hard_swish"},
+                                         {Function::gelu, "gelu"}}};
 
 template <typename Enum, std::size_t kCount>
 std::string_view name_of(const Names<Enum, kCount>& names, Enum value) {
@@ -46,11 +55,13 @@ std::string_view to_string(DType value) { return name_of(kDTypes, value); }
 std::string_view to_string(Layout value) { return name_of(kLayouts, value); }
 std::string_view to_string(Math value) { return name_of(kMaths, value); }
 std::string_view to_string(Activation value) { return name_of(kActivations, value); }
+std::string_view to_string(Function value) { return name_of(kFunctions, value); }
 
 DType parse_dtype(std::string_view name) { return parse(kDTypes, "dtype", name); }
 Layout parse_layout(std::string_view name) { return parse(kLayouts, "layout", name); }
 Math parse_math(std::string_view name) { return parse(kMaths, "math mode", name); }
 Activation parse_activation(std::string_view name) { return parse(kActivations, "activation", name); }
+Function parse_function(std::string_view name) { return parse(kFunctions, "function", name); }
 
 std::uint16_t bf16_from_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);

@@ -213,6 +213,30 @@ void check(const Reorder& r) {
   check_known("reorder", r.to, "to");
   check_shape("reorder", "shape", r.shape, 4, 4);
 }
+void check(const Activate& a) {
+  check_known("activate", a.dtype);
+  check_known("activate", a.layout);
+  check_known("activate", "function", a.function, Function::gelu);
+  check_shape("activate", "shape", a.shape, 1, 4);
+}
+void check(const Concat& c) {
+  check_known("concat", c.dtype);
+  check_known("concat", c.layout);
+  check_shape("concat", "a", c.a, 4, 4);
+  check_shape("concat", "b", c.b, 4, 4);
+  if (c.a[0] != c.b[0] || c.a[2] != c.b[2] || c.a[3] != c.b[3]) {
+    refuse("concat", "a is " + to_string(c.a) + " and b is " + to_string(c.b) +
+                         "; they may differ in channels alone (N, C, H, W)");
+  }
+  check_shape("concat", "output", output_shape(c), 4, 4);
+}
+void check(const Upsample& u) {
+  check_known("upsample", u.dtype);
+  check_known("upsample", u.layout);
+  check_shape("upsample", "input", u.input, 4, 4);
+  check_extent("upsample", "scale", u.scale);
+  check_shape("upsample", "output", output_shape(u), 4, 4);
+}
 
 Shape output_of(const Conv2d& c) {
   const Extent pooled = pool_extent(conv_output_extent(c), c.epilogue.max_pool);
@@ -226,6 +250,9 @@ Shape output_of(const MaxPool& p) {
 Shape output_of(const Add& a) { return a.shape; }
 Shape output_of(const Transpose& t) { return {t.columns, t.rows}; }
 Shape output_of(const Reorder& r) { return r.shape; }
+Shape output_of(const Activate& a) { return a.shape; }
+Shape output_of(const Concat& c) { return {c.a[0], c.a[1] + c.b[1], c.a[2], c.a[3]}; }
+Shape output_of(const Upsample& u) { return {u.input[0], u.input[1], u.input[2] * u.scale.h, u.input[3] * u.scale.w}; }
 
 double bytes_of(std::int64_t elements, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
@@ -261,6 +288,19 @@ Work work_of(const Transpose& t) {
 Work work_of(const Reorder& r) {
   const double tensor = bytes_of(r.shape.elements(), r.dtype);
   return {.flop = 0, .bytes_read = tensor, .bytes_written = tensor};
+}
+Work work_of(const Activate& a) {
+  const double tensor = bytes_of(a.shape.elements(), a.dtype);
+  return {.flop = 0, .bytes_read = tensor, .bytes_written = tensor};
+}
+Work work_of(const Concat& c) {
+  const double tensor = bytes_of(output_of(c).elements(), c.dtype);
+  return {.flop = 0, .bytes_read = tensor, .bytes_written = tensor};
+}
+Work work_of(const Upsample& u) {
+  return {.flop = 0,
+          .bytes_read = bytes_of(u.input.elements(), u.dtype),
+          .bytes_written = bytes_of(output_of(u).elements(), u.dtype)};
 }
 
 std::string text(const Padding& p) {
@@ -314,11 +354,24 @@ std::string attributes(const Reorder& r) {
   return to_string(r.shape) + " " + std::string(to_string(r.dtype)) + ", " + std::string(to_string(r.from)) + " to " +
          std::string(to_string(r.to));
 }
+std::string attributes(const Activate& a) {
+  return std::string(to_string(a.function)) + " of " + to_string(a.shape) + " " + std::string(to_string(a.dtype)) +
+         " " + std::string(to_string(a.layout));
+}
+std::string attributes(const Concat& c) {
+  return to_string(c.a) + " and " + to_string(c.b) + " " + std::string(to_string(c.dtype)) + " " +
+         std::string(to_string(c.layout));
+}
+std::string attributes(const Upsample& u) {
+  return to_string(u.input) + " " + std::string(to_string(u.dtype)) + " " + std::string(to_string(u.layout)) +
+         ", scale " + to_string(u.scale);
+}
 
 }  // namespace
 
 std::string_view name(const Op& op) {
-  constexpr std::string_view kNames[] = {"conv2d", "matmul", "max_pool", "add", "transpose", "reorder"};
+  constexpr std::string_view kNames[] = {"conv2d",  "matmul",   "max_pool", "add",     "transpose",
+                                         "reorder", "activate", "concat",   "upsample"};
   return kNames[op.index()];
 }
 

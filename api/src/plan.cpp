@@ -70,10 +70,13 @@ void check_apart(const Op& op, const char* output_name, const TensorView& output
   if (begin >= other + source.bytes || other >= begin + output.bytes() || (in_place && begin == other)) return;
   throw Error(ErrorCode::invalid_argument,
               std::string(name(op)) + ": " + output_name + " overlaps " + source.name +
-                  (in_place ? ": the output must be exactly an input, or lie apart from both"
+                  (in_place ? ": the output must be exactly an input, or lie apart"
                             : ": the output needs memory of its own, since its elements are written while others are "
                               "still read"));
 }
+
+/// Element by element: an element is written after it was read, and not read again.
+bool works_in_place(const Op& op) { return std::holds_alternative<Add>(op) || std::holds_alternative<Activate>(op); }
 
 bool has_bias(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.bias;
@@ -252,7 +255,7 @@ void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stre
   }
   check_tensor(s.op, s.signature.inputs[0], x, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
-  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, x.data, x.bytes()});
+  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, x.data, x.bytes()}, works_in_place(s.op));
   s.run({.inputs = {x.data, nullptr}, .output = y.data, .stream = stream.native()});
 }
 
@@ -264,7 +267,7 @@ void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorV
   check_tensor(s.op, s.signature.inputs[0], a, s.memory);
   check_tensor(s.op, s.signature.inputs[1], b, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
-  const bool in_place = std::holds_alternative<Add>(s.op);
+  const bool in_place = works_in_place(s.op);
   check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, a.data, a.bytes()}, in_place);
   check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[1].name, b.data, b.bytes()}, in_place);
   s.run({.inputs = {a.data, b.data}, .output = y.data, .stream = stream.native()});

@@ -36,6 +36,21 @@ Signature signature(const Op& op) {
             .input_count = 1,
             .output = {"y", t->dtype, y, Layout::nchw}};
   }
+  if (const auto* f = std::get_if<Activate>(&op)) {
+    return {.inputs = {{"x", f->dtype, f->shape, f->layout}, {}},
+            .input_count = 1,
+            .output = {"y", f->dtype, y, f->layout}};
+  }
+  if (const auto* c = std::get_if<Concat>(&op)) {
+    return {.inputs = {{"a", c->dtype, c->a, c->layout}, {"b", c->dtype, c->b, c->layout}},
+            .input_count = 2,
+            .output = {"y", c->dtype, y, c->layout}};
+  }
+  if (const auto* u = std::get_if<Upsample>(&op)) {
+    return {.inputs = {{"x", u->dtype, u->input, u->layout}, {}},
+            .input_count = 1,
+            .output = {"y", u->dtype, y, u->layout}};
+  }
   const auto& r = std::get<Reorder>(op);
   return {.inputs = {{"x", r.dtype, r.shape, r.from}, {}}, .input_count = 1, .output = {"y", r.dtype, y, r.to}};
 }

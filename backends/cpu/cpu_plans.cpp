@@ -4,9 +4,12 @@
 #include <gable/error.h>
 
 #include "backends/problems.h"
+#include "cpu/ops/activate.h"
+#include "cpu/ops/concat.h"
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/pool.h"
 #include "cpu/ops/transpose.h"
+#include "cpu/ops/upsample.h"
 
 namespace gable {
 namespace {
@@ -16,13 +19,15 @@ PlanDetails details_of(const Op& op, const CpuPlace& place, std::size_t workspac
   const std::string kernel(name(op));
   const Add* const add = std::get_if<Add>(&op);
   const std::string fused = add != nullptr && add->activation == Activation::relu ? "; relu fused" : "";
-  return {.kernel = kernel,
-          .explanation = "cpu: kernel " + kernel + ", target " + std::string(place.target.name) + "; " +
-                         std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads") + fused,
-          .fused = true,
-          .bound = f32_accumulation_bound(1, dtype_of(op), Activation::none),
-          .workspace_bytes = workspace_bytes,
-          .threads = place.threads};
+  const Activate* const activate = std::get_if<Activate>(&op);
+  return {
+      .kernel = kernel,
+      .explanation = "cpu: kernel " + kernel + ", target " + std::string(place.target.name) + "; " +
+                     std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads") + fused,
+      .fused = true,
+      .bound = activate != nullptr ? f32_bound(*activate) : f32_accumulation_bound(1, dtype_of(op), Activation::none),
+      .workspace_bytes = workspace_bytes,
+      .threads = place.threads};
 }
 
 class CpuMaxPool final : public PlanImpl {
@@ -96,6 +101,41 @@ class CpuReorder final : public PlanImpl {
   CpuPlace place_;
 };
 
+class CpuActivate final : public PlanImpl {
+ public:
+  CpuActivate(const Activate& activate, const CpuPlace& place)
+      : PlanImpl(details_of(activate, place)), problem_(problem_of(activate)), place_(place) {}
+  void run(const RunArguments& a) override {
+    cpu::activate(problem_, a.inputs[0], a.output, place_.target, place_.threads);
+  }
+
+ private:
+  ActivateProblem problem_;
+  CpuPlace place_;
+};
+
+class CpuConcat final : public PlanImpl {
+ public:
+  CpuConcat(const Concat& concat, const CpuPlace& place)
+      : PlanImpl(details_of(concat, place)), problem_(problem_of(concat)), threads_(place.threads) {}
+  void run(const RunArguments& a) override { cpu::concat(problem_, a.inputs[0], a.inputs[1], a.output, threads_); }
+
+ private:
+  ConcatProblem problem_;
+  int threads_;
+};
+
+class CpuUpsample final : public PlanImpl {
+ public:
+  CpuUpsample(const Upsample& upsample, const CpuPlace& place)
+      : PlanImpl(details_of(upsample, place)), problem_(problem_of(upsample)), threads_(place.threads) {}
+  void run(const RunArguments& a) override { cpu::upsample(problem_, a.inputs[0], a.output, threads_); }
+
+ private:
+  UpsampleProblem problem_;
+  int threads_;
+};
+
 struct MakeUnweighted {
   const CpuPlace& place;
 
@@ -103,6 +143,9 @@ struct MakeUnweighted {
   std::unique_ptr<PlanImpl> operator()(const Add& op) const { return std::make_unique<CpuAdd>(op, place); }
   std::unique_ptr<PlanImpl> operator()(const Transpose& op) const { return std::make_unique<CpuTranspose>(op, place); }
   std::unique_ptr<PlanImpl> operator()(const Reorder& op) const { return std::make_unique<CpuReorder>(op, place); }
+  std::unique_ptr<PlanImpl> operator()(const Activate& op) const { return std::make_unique<CpuActivate>(op, place); }
+  std::unique_ptr<PlanImpl> operator()(const Concat& op) const { return std::make_unique<CpuConcat>(op, place); }
+  std::unique_ptr<PlanImpl> operator()(const Upsample& op) const { return std::make_unique<CpuUpsample>(op, place); }
   template <typename Weighted>
   std::unique_ptr<PlanImpl> operator()(const Weighted& op) const {
     throw Error(ErrorCode::unsupported, describe(op) + " has weights");  // KernelList never comes here

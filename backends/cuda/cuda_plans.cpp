@@ -2,10 +2,13 @@
 #include "backends/cuda/cuda_plans.h"
 
 #include "backends/problems.h"
+#include "cuda/ops/activate.h"
+#include "cuda/ops/concat.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/pool.h"
 #include "cuda/ops/reorder.h"
 #include "cuda/ops/transpose.h"
+#include "cuda/ops/upsample.h"
 
 namespace gable {
 namespace {
@@ -13,10 +16,12 @@ namespace {
 /// The details of an op without weights, whose kernel has the op's name.
 PlanDetails details_of(const Op& op, const CudaDevice& device) {
   const std::string kernel(name(op));
-  return {.kernel = kernel,
-          .explanation = "cuda: kernel " + kernel + " on " + device.properties().name,
-          .fused = true,
-          .bound = f32_accumulation_bound(1, dtype_of(op), Activation::none)};
+  const Activate* const activate = std::get_if<Activate>(&op);
+  return {
+      .kernel = kernel,
+      .explanation = "cuda: kernel " + kernel + " on " + device.properties().name,
+      .fused = true,
+      .bound = activate != nullptr ? f32_bound(*activate) : f32_accumulation_bound(1, dtype_of(op), Activation::none)};
 }
 
 /// An op without weights, and the launch that does it.
@@ -52,6 +57,18 @@ class UnweightedPlan final : public CudaPlan {
     }
     const auto reorder = op.to == Layout::nhwc ? cuda::nchw_to_nhwc : cuda::nhwc_to_nchw;
     reorder(a.inputs[0], a.output, s[0], s[1], pixels, static_cast<int>(size_of(op.dtype)), stream);
+  }
+
+  static void launch_op(const Activate& op, const RunArguments& a, cudaStream_t stream) {
+    cuda::activate(problem_of(op), a.inputs[0], a.output, stream);
+  }
+
+  static void launch_op(const Concat& op, const RunArguments& a, cudaStream_t stream) {
+    cuda::concat(problem_of(op), a.inputs[0], a.inputs[1], a.output, stream);
+  }
+
+  static void launch_op(const Upsample& op, const RunArguments& a, cudaStream_t stream) {
+    cuda::upsample(problem_of(op), a.inputs[0], a.output, stream);
   }
 
   UnweightedOp op_;

@@ -281,6 +281,17 @@ std::vector<RecipeMaker> recipes(const Reorder& op) {
   }};
 }
 
+/// The others, which refusal_without_asking() refuses.
+template <typename OtherOp>
+std::vector<RecipeMaker> recipes(const OtherOp&) {
+  return {};
+}
+
+bool has_recipes(const Op& op) {
+  return !std::holds_alternative<Activate>(op) && !std::holds_alternative<Concat>(op) &&
+         !std::holds_alternative<Upsample>(op);
+}
+
 double roundoff(DType dtype) { return dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24; }
 
 Activation activation_of(const Op& op) {
@@ -309,6 +320,7 @@ std::vector<RecipeMaker> recipes_for(const Op& op) {
 }
 
 std::string refusal_without_asking(const Op& op) {
+  if (!has_recipes(op)) return "gable has no " + std::string(name(op)) + " by cuDNN; cuda has one";
   const bool splits = std::visit([](const auto& one) { return splits_products(one); }, op);
   return splits ? "cuDNN has no split f32 products; it has strict and tf32" : "";
 }

@@ -372,7 +372,8 @@ Recipe make_recipe(const dnnl::engine& engine, const Op& op, const std::string& 
   if (const auto* p = std::get_if<MaxPool>(&op)) return pooling_recipe(engine, *p);
   if (const auto* a = std::get_if<Add>(&op)) return add_recipe(engine, *a);
   if (const auto* t = std::get_if<Transpose>(&op)) return recipe_of(engine, *t);
-  return recipe_of(engine, std::get<Reorder>(op));
+  if (const auto* r = std::get_if<Reorder>(&op)) return recipe_of(engine, *r);
+  throw Error(ErrorCode::unsupported, "gable has no " + std::string(name(op)) + " by oneDNN; cpu has one");
 }
 
 }  // namespace gable::onednn

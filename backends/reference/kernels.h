@@ -49,6 +49,30 @@ inline double activate(double value, Activation activation) {
   return value;
 }
 
+inline double clamp(double value, double low, double high) { return value < low ? low : value > high ? high : value; }
+
+inline double apply(double x, Function function) {
+  switch (function) {
+    case Function::relu:
+      return activate(x, Activation::relu);
+    case Function::relu6:
+      return clamp(x, 0, 6);
+    case Function::tanh:
+      return std::tanh(x);
+    case Function::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Function::hard_sigmoid:
+      return clamp(x + 3, 0, 6) / 6;
+    case Function::silu:
+      return x / (1 + std::exp(-x));
+    case Function::hard_swish:
+      return x * clamp(x + 3, 0, 6) / 6;
+    case Function::gelu:
+      break;
+  }
+  return x * std::erfc(-x / std::sqrt(2.0)) / 2;  // erfc keeps the digits of a negative x's tail
+}
+
 /// The maximum in which a NaN wins.
 inline double propagating_max(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
@@ -233,6 +257,57 @@ void reorder(const Reorder& op, const void* x, const Store& store) {
     const std::int64_t n = i / (s[3] * s[2] * s[1]);
     store(offset(s, op.to, n, c, h, w), load(x, op.dtype, offset(s, op.from, n, c, h, w)), 0.0);
   }
+}
+
+template <typename Store>
+void activate(const Activate& op, const void* x, const Store& store) {
+  for (std::int64_t i = 0; i < op.shape.elements(); ++i) {
+    const double value = load(x, op.dtype, i);
+    store(i, apply(value, op.function), std::abs(value));
+  }
+}
+
+/// Calls visit(n, c, h, w) for each element of a tensor.
+template <typename Visit>
+void for_each_element(const Shape& shape, const Visit& visit) {
+  for (std::int64_t n = 0; n < shape[0]; ++n) {
+    for (std::int64_t c = 0; c < shape[1]; ++c) {
+      for (std::int64_t h = 0; h < shape[2]; ++h) {
+        for (std::int64_t w = 0; w < shape[3]; ++w) visit(n, c, h, w);
+      }
+    }
+  }
+}
+
+template <typename Store>
+void concat(const Concat& op, const void* a, const void* b, const Store& store) {
+  const Shape output = output_shape(op);
+  for_each_element(output, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    const bool first = c < op.a[1];
+    const std::int64_t at = first ? offset(op.a, op.layout, n, c, h, w) : offset(op.b, op.layout, n, c - op.a[1], h, w);
+    store(offset(output, op.layout, n, c, h, w), load(first ? a : b, op.dtype, at), 0.0);
+  });
+}
+
+template <typename Store>
+void upsample(const Upsample& op, const void* x, const Store& store) {
+  const Shape output = output_shape(op);
+  for_each_element(output, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    const std::int64_t at = offset(op.input, op.layout, n, c, h / op.scale.h, w / op.scale.w);
+    store(offset(output, op.layout, n, c, h, w), load(x, op.dtype, at), 0.0);
+  });
+}
+
+/// An op without weights. `b` is null for ops with one input.
+template <typename Store>
+void unweighted(const Op& op, const void* a, const void* b, const Store& store) {
+  if (const auto* pool = std::get_if<MaxPool>(&op)) return max_pool(*pool, a, store);
+  if (const auto* sum = std::get_if<Add>(&op)) return add(*sum, a, b, store);
+  if (const auto* turned = std::get_if<Transpose>(&op)) return transpose(*turned, a, store);
+  if (const auto* reordered = std::get_if<Reorder>(&op)) return reorder(*reordered, a, store);
+  if (const auto* activated = std::get_if<Activate>(&op)) return activate(*activated, a, store);
+  if (const auto* both = std::get_if<Concat>(&op)) return concat(*both, a, b, store);
+  upsample(std::get<Upsample>(op), a, store);
 }
 
 }  // namespace gable::reference

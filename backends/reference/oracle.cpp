@@ -64,6 +64,11 @@ std::vector<InputSpec> input_specs(const Op& op) {
   if (const auto* p = std::get_if<MaxPool>(&op)) return {{"x", dtype, p->input, true, p->layout}};
   if (const auto* a = std::get_if<Add>(&op)) return {{"a", dtype, a->shape}, {"b", dtype, a->shape}};
   if (const auto* t = std::get_if<Transpose>(&op)) return {{"x", dtype, Shape{t->rows, t->columns}}};
+  if (const auto* f = std::get_if<Activate>(&op)) return {{"x", dtype, f->shape}};
+  if (const auto* u = std::get_if<Upsample>(&op)) return {{"x", dtype, u->input, true, u->layout}};
+  if (const auto* c = std::get_if<Concat>(&op)) {
+    return {{"a", dtype, c->a, true, c->layout}, {"b", dtype, c->b, true, c->layout}};
+  }
   const auto& r = std::get<Reorder>(op);
   return {{"x", dtype, r.shape, true, r.from}};
 }
@@ -148,14 +153,8 @@ OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs) {
     reference::conv2d(*c, operands, workers, store);
   } else if (const auto* m = std::get_if<Matmul>(&op)) {
     reference::matmul(*m, operands, workers, store);
-  } else if (const auto* p = std::get_if<MaxPool>(&op)) {
-    reference::max_pool(*p, inputs[0].data, store);
-  } else if (const auto* a = std::get_if<Add>(&op)) {
-    reference::add(*a, inputs[0].data, inputs[1].data, store);
-  } else if (const auto* t = std::get_if<Transpose>(&op)) {
-    reference::transpose(*t, inputs[0].data, store);
   } else {
-    reference::reorder(std::get<Reorder>(op), inputs[0].data, store);
+    reference::unweighted(op, inputs[0].data, inputs.size() == 2 ? inputs[1].data : nullptr, store);
   }
   return result;
 }

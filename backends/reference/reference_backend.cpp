@@ -78,14 +78,8 @@ class ReferencePlan final : public PlanImpl {
       reference::conv2d(*c, operands, workers, store);
     } else if (const auto* m = std::get_if<Matmul>(&op_)) {
       reference::matmul(*m, operands, workers, store);
-    } else if (const auto* p = std::get_if<MaxPool>(&op_)) {
-      reference::max_pool(*p, x, store);
-    } else if (const auto* a = std::get_if<Add>(&op_)) {
-      reference::add(*a, x, arguments.inputs[1], store);
-    } else if (const auto* t = std::get_if<Transpose>(&op_)) {
-      reference::transpose(*t, x, store);
     } else {
-      reference::reorder(std::get<Reorder>(op_), x, store);
+      reference::unweighted(op_, x, arguments.inputs[1], store);
     }
   }
 

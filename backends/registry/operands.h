@@ -34,6 +34,10 @@ inline Operands operands_of(const Op& op) {
     all.inputs[0] = pool->input.elements();
   } else if (const auto* add = std::get_if<Add>(&op)) {
     all.inputs = {add->shape.elements(), add->shape.elements()};
+  } else if (const auto* concat = std::get_if<Concat>(&op)) {
+    all.inputs = {concat->a.elements(), concat->b.elements()};
+  } else if (const auto* upsample = std::get_if<Upsample>(&op)) {
+    all.inputs[0] = upsample->input.elements();
   } else {
     all.inputs[0] = all.output;
   }

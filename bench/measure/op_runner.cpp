@@ -81,7 +81,7 @@ void OpRunner::prepare(const OpData& data) {
 void OpRunner::enqueue() const {
   if (has_math(plan_.op())) {
     plan_.run(x_, weights_, bias_, y_);
-  } else if (std::holds_alternative<Add>(plan_.op())) {
+  } else if (second_.data != nullptr) {
     plan_.run(x_, second_, y_);
   } else {
     plan_.run(x_, y_);

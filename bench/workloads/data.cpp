@@ -38,6 +38,7 @@ struct InputShapes {
   Layout layout = Layout::nchw;
   Shape weights{};
   std::int64_t biases = 0;
+  Shape second{};  ///< of ops with two inputs
 };
 
 InputShapes shapes_of(const Op& op) {
@@ -48,8 +49,12 @@ InputShapes shapes_of(const Op& op) {
     return {Shape{m->m, m->k}, Layout::nchw, Shape{m->k, m->n}, m->bias ? m->n : 0};
   }
   if (const auto* pool = std::get_if<MaxPool>(&op)) return {pool->input, pool->layout};
-  if (const auto* add = std::get_if<Add>(&op)) return {add->shape, add->layout};
+  if (const auto* add = std::get_if<Add>(&op)) return {.x = add->shape, .layout = add->layout, .second = add->shape};
   if (const auto* t = std::get_if<Transpose>(&op)) return {Shape{t->rows, t->columns}};
+  if (const auto* activate = std::get_if<Activate>(&op)) return {activate->shape, activate->layout};
+  if (const auto* concat = std::get_if<Concat>(&op))
+    return {.x = concat->a, .layout = concat->layout, .second = concat->b};
+  if (const auto* upsample = std::get_if<Upsample>(&op)) return {upsample->input, upsample->layout};
   const auto& reorder = std::get<Reorder>(op);
   return {reorder.shape, reorder.from};
 }
@@ -82,8 +87,8 @@ OpData random_data(const Op& op, std::uint64_t seed) {
   OpData data;
   data.x = Tensor(dtype, shapes.x, shapes.layout);
   fill_random(data.x, 3 * seed, -1, 1);
-  if (std::holds_alternative<Add>(op)) {
-    data.second = Tensor(dtype, shapes.x, shapes.layout);
+  if (shapes.second.rank() > 0) {
+    data.second = Tensor(dtype, shapes.second, shapes.layout);
     fill_random(data.second, 3 * seed + 1, -1, 1);
   }
   if (has_math(op)) {

@@ -333,6 +333,12 @@ std::string descriptor(const Op& op) {
   if (const auto* add = std::get_if<Add>(&op)) return fmt::format("{0}:{0}", to_string(add->shape));
   if (const auto* t = std::get_if<Transpose>(&op)) return fmt::format("{}x{}", t->rows, t->columns);
   if (const auto* pool = std::get_if<MaxPool>(&op)) return to_string(pool->input);
+  if (const auto* f = std::get_if<Activate>(&op))
+    return fmt::format("{}:{}", to_string(f->function), to_string(f->shape));
+  if (const auto* both = std::get_if<Concat>(&op)) return fmt::format("{}:{}", to_string(both->a), to_string(both->b));
+  if (const auto* up = std::get_if<Upsample>(&op)) {
+    return fmt::format("{}:{}x{}", to_string(up->input), up->scale.h, up->scale.w);
+  }
   return to_string(std::get<Reorder>(op).shape);
 }
 

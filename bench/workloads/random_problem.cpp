@@ -104,7 +104,7 @@ Op other_op(Draw& draw) {
   const DType dtype = draw.any_of(kDTypes);
   const Layout layout = draw.any_of(kLayouts);
   const Shape shape{draw.between(1, 3), channels(draw), draw.between(1, 20), draw.between(1, 20)};
-  switch (draw.between(0, 4)) {
+  switch (draw.between(0, 7)) {
     case 0:
       return Matmul{.m = draw.between(1, 70),
                     .n = channels(draw),
@@ -126,6 +126,16 @@ Op other_op(Draw& draw) {
                  .activation = draw.chance(50) ? Activation::relu : Activation::none};
     case 3:
       return Transpose{.rows = draw.between(1, 150), .columns = draw.between(1, 150), .dtype = dtype};
+    case 4:
+      return Activate{.shape = shape,
+                      .function = static_cast<Function>(draw.between(0, static_cast<int>(Function::gelu))),
+                      .dtype = dtype,
+                      .layout = layout};
+    case 5:
+      return Concat{.a = shape, .b = {shape[0], channels(draw), shape[2], shape[3]}, .dtype = dtype, .layout = layout};
+    case 6:
+      return Upsample{
+          .input = shape, .scale = {draw.between(1, 4), draw.between(1, 4)}, .dtype = dtype, .layout = layout};
     default:
       return Reorder{
           .shape = shape, .from = layout, .to = layout == Layout::nchw ? Layout::nhwc : Layout::nchw, .dtype = dtype};

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -349,8 +350,11 @@ TEST_CASE("a range of batches of ops without weights: each batch gives what a pl
   const MaxPool pool{.input = image, .window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
   const Add add{.shape = image, .activation = Activation::relu};
   const Reorder reorder{.shape = image};
+  const Concat concat{.a = image, .b = {1, 2, 5, 4}};
   const BatchPlan pools = device.plan(pool, BatchRange{1, 70}), adds = device.plan(add, BatchRange{1, 70}),
-                  reorders = device.plan(reorder, BatchRange{1, 70});
+                  reorders = device.plan(reorder, BatchRange{1, 70}), concats = device.plan(concat, BatchRange{1, 70}),
+                  activates = device.plan(Activate{.shape = image, .function = Function::relu6}, BatchRange{1, 70}),
+                  upsamples = device.plan(Upsample{.input = image}, BatchRange{1, 70});
   CHECK(adds.explain() == "batches 1 to 70: cpu?threads=1/add\n");
   const auto bytes_of = [](const Tensor& t) {
     return std::string(static_cast<const char*>(t.data()), t.view().bytes());
@@ -381,6 +385,19 @@ TEST_CASE("a range of batches of ops without weights: each batch gives what a pl
     reorders.run(x, turned);
     device.plan(Reorder{.shape = shape}).run(x, turned_alone);
     CHECK(bytes_of(turned) == bytes_of(turned_alone));
+
+    const Tensor narrow(DType::f32, {batch, 2, 5, 4}), joined(DType::f32, {batch, 5, 5, 4});
+    std::fill_n(narrow.as<float>(), narrow.shape().elements(), 9.0f);
+    concats.run(x, narrow, joined);
+    const float* last = joined.as<float>() + (batch - 1) * 100;
+    CHECK(std::memcmp(last, x.as<float>() + (batch - 1) * 60, 60 * sizeof(float)) == 0);
+    CHECK(std::count(last + 60, last + 100, 9.0f) == 40);
+
+    const Tensor doubled(DType::f32, {batch, 3, 10, 8});
+    upsamples.run(x, doubled);
+    CHECK(doubled.as<float>()[doubled.shape().elements() - 1] == x.as<float>()[shape.elements() - 1]);
+    activates.run(x, x);
+    CHECK(*std::min_element(x.as<float>(), x.as<float>() + shape.elements()) == 0);
   }
   const Tensor many(DType::f32, {71, 3, 5, 4});
   CHECK(contains(message_of([&] { adds.run(many, many, many); }), "add: a batch of 71; this plan takes 1 to 70"));

@@ -41,6 +41,35 @@ static void check_other_ops(const gable_device* device) {
   add.activation = GABLE_TANH;
   check(gable_plan_add(device, &add, &plan) == GABLE_INVALID_ARGUMENT, "an add has no tanh");
 
+  gable_activate activate = {{1, 1, 2, 2}, GABLE_FUNCTION_RELU6, GABLE_F32, GABLE_NCHW};
+  check(gable_plan_activate(device, &activate, &plan) == GABLE_OK, "an activate is planned");
+  float large[4] = {-1, 2, 7, 4};
+  check(gable_run_activate(plan, large, large, NULL) == GABLE_OK && large[0] == 0 && large[1] == 2 && large[2] == 6,
+        "it runs in place");
+  check(gable_run_upsample(plan, x, y, NULL) == GABLE_INVALID_ARGUMENT, "it is no upsample");
+  gable_plan_release(plan);
+  activate.function = (gable_function)8;
+  check(gable_plan_activate(device, &activate, &plan) == GABLE_INVALID_ARGUMENT, "there is no ninth function");
+
+  gable_concat concat = {{1, 1, 2, 2}, {1, 2, 2, 2}, GABLE_F32, GABLE_NCHW};
+  const float two[8] = {10, 11, 12, 13, 14, 15, 16, 17};
+  float all[16];
+  check(gable_plan_concat(device, &concat, &plan) == GABLE_OK, "a concat is planned");
+  check(gable_plan_output_shape(plan, shape) == GABLE_OK && shape[1] == 3 && shape[3] == 2,
+        "its output has 3 channels");
+  check(gable_run_concat(plan, x, two, all, NULL) == GABLE_OK && all[3] == 4 && all[4] == 10 && all[11] == 17,
+        "a's channels come first");
+  gable_plan_release(plan);
+  concat.b[3] = 1;
+  check(gable_plan_concat(device, &concat, &plan) == GABLE_INVALID_ARGUMENT, "images of two sizes can't be joined");
+
+  const gable_upsample upsample = {{1, 1, 2, 2}, {2, 2}, GABLE_F32, GABLE_NCHW};
+  check(gable_plan_upsample(device, &upsample, &plan) == GABLE_OK, "an upsample is planned");
+  check(
+      gable_run_upsample(plan, x, all, NULL) == GABLE_OK && all[1] == -1 && all[5] == -1 && all[2] == 2 && all[15] == 4,
+      "each pixel becomes four");
+  gable_plan_release(plan);
+
   uint64_t keys[2] = {0, 1};
   check(gable_plan_matmul(device, &matmul, &plan) == GABLE_OK, "a matmul is planned");
   check(gable_plan_output_shape(plan, shape) == GABLE_OK && shape[0] == 2 && shape[1] == 1 && shape[2] == 1,

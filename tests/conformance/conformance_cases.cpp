@@ -5,6 +5,7 @@
 
 #include <array>
 #include <random>
+#include <utility>
 
 namespace gable::conformance {
 namespace {
@@ -229,6 +230,28 @@ void add_elementwise(std::vector<Op>& all) {
   }
 }
 
+/// What lies between convolutions: every function, and words of 2 to 16 bytes to place.
+void add_between(std::vector<Op>& all) {
+  for (const DType dtype : kDTypes) {
+    for (int function = 0; function <= static_cast<int>(Function::gelu); ++function) {
+      for (const Shape& shape : {Shape{1027}, Shape{2, 17, 5, 9}}) {
+        all.emplace_back(Activate{.shape = shape, .function = static_cast<Function>(function), .dtype = dtype});
+      }
+    }
+    for (const Layout layout : kLayouts) {
+      all.emplace_back(Activate{.shape = {1, 4, 8, 8}, .function = Function::silu, .dtype = dtype, .layout = layout});
+      for (const auto& [a, b] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 32}, {5, 3}, {4, 2}, {129, 8}}) {
+        all.emplace_back(Concat{.a = {2, a, 5, 6}, .b = {2, b, 5, 6}, .dtype = dtype, .layout = layout});
+      }
+      for (const Extent& scale : {Extent{1, 1}, Extent{2, 2}, Extent{3, 1}, Extent{1, 5}}) {
+        for (const Shape& shape : {Shape{2, 3, 4, 7}, Shape{1, 16, 3, 8}, Shape{1, 1, 1, 1}}) {
+          all.emplace_back(Upsample{.input = shape, .scale = scale, .dtype = dtype, .layout = layout});
+        }
+      }
+    }
+  }
+}
+
 /// The standard's engine, but not its distributions: their results differ between libraries.
 class Random {
  public:
@@ -289,6 +312,7 @@ std::vector<Op> cases(bool fast) {
   add_matmuls(all);
   add_pools(all);
   add_elementwise(all);
+  add_between(all);
   add_random_convolutions(all, kRandom);
   if (!fast) return all;
   std::vector<Op> some;

@@ -17,6 +17,9 @@ Layout output_layout(const Op& op) {
   if (const auto* p = std::get_if<MaxPool>(&op)) return p->layout;
   if (const auto* a = std::get_if<Add>(&op)) return a->layout;
   if (const auto* r = std::get_if<Reorder>(&op)) return r->to;
+  if (const auto* f = std::get_if<Activate>(&op)) return f->layout;
+  if (const auto* both = std::get_if<Concat>(&op)) return both->layout;
+  if (const auto* u = std::get_if<Upsample>(&op)) return u->layout;
   return Layout::nchw;
 }
 
@@ -38,6 +41,13 @@ std::vector<Tensor> make_tensors(const Op& op) {
     tensors.emplace_back(dtype, a->shape, a->layout);
   } else if (const auto* t = std::get_if<Transpose>(&op)) {
     tensors.emplace_back(dtype, Shape{t->rows, t->columns});
+  } else if (const auto* f = std::get_if<Activate>(&op)) {
+    tensors.emplace_back(dtype, f->shape, f->layout);
+  } else if (const auto* both = std::get_if<Concat>(&op)) {
+    tensors.emplace_back(dtype, both->a, both->layout);
+    tensors.emplace_back(dtype, both->b, both->layout);
+  } else if (const auto* u = std::get_if<Upsample>(&op)) {
+    tensors.emplace_back(dtype, u->input, u->layout);
   } else {
     const auto& r = std::get<Reorder>(op);
     tensors.emplace_back(dtype, r.shape, r.from);
@@ -62,6 +72,17 @@ void fill(const Tensor& tensor, float low, float high, std::mt19937& engine) {
   }
 }
 
+struct Values {
+  float low = -1, high = 1;
+};
+
+/// Of inputs: below a pool's padding if that were zeros, and on all branches of a function.
+Values values_for(const Op& op) {
+  if (std::holds_alternative<MaxPool>(op)) return {-2, -1};
+  if (std::holds_alternative<Activate>(op)) return {-8, 8};
+  return {};
+}
+
 bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
 
 }  // namespace
@@ -71,10 +92,10 @@ std::vector<ConstTensorView> Operands::views() const {
 }
 
 Operands make_operands(const Op& op) {
-  const bool pools = std::holds_alternative<MaxPool>(op);
+  const Values values = values_for(op);
   std::mt19937 engine(static_cast<std::mt19937::result_type>(42 + output_shape(op).elements()));
   Operands operands{make_tensors(op)};
-  for (const Tensor& tensor : operands.tensors) fill(tensor, pools ? -2.0f : -1.0f, pools ? -1.0f : 1.0f, engine);
+  for (const Tensor& tensor : operands.tensors) fill(tensor, values.low, values.high, engine);
   return operands;
 }
 

@@ -47,7 +47,10 @@ std::vector<Op> one_of_each() {
           MaxPool{.input = {1, 8, 9, 9}},
           Add{.shape = {3, 77}},
           Transpose{.rows = 13, .columns = 40},
-          Reorder{.shape = {1, 9, 5, 7}}};
+          Reorder{.shape = {1, 9, 5, 7}},
+          Activate{.shape = {2, 5, 77}, .function = Function::silu},
+          Concat{.a = {2, 9, 5, 7}, .b = {2, 4, 5, 7}},
+          Upsample{.input = {1, 9, 5, 7}}};
 }
 
 std::vector<Op> one_of_each(const Device& device) {

@@ -16,6 +16,12 @@ bool has_tile(const Op& op) {
   return add != nullptr && add->tile;
 }
 
+/// Ops that gable asks no vendor's library for.
+bool is_gables_own(const Op& op) {
+  return std::holds_alternative<Activate>(op) || std::holds_alternative<Concat>(op) ||
+         std::holds_alternative<Upsample>(op);
+}
+
 std::string math_text(const Op& op) { return "math " + std::string(to_string(math_of(op))); }
 
 /// All of strict math, in every dtype and layout. No kernel has tf32; split3 and split6 are AMX's, which is made for
@@ -43,6 +49,7 @@ std::vector<Excuse> cuda_excuses(const DeviceInfo& device, const Op& op) {
 /// avoids where it crashes or is wrong.
 std::vector<Excuse> onednn_excuses(const Op& op) {
   if (has_tile(op)) return {{"binary", {"a tile shape is given"}}};
+  if (is_gables_own(op)) return {{"", {"gable has no", "by oneDNN"}}};
   if (math_of(op) != Math::strict) return {{"", {math_text(op)}}};
   const std::string what = std::string(to_string(dtype_of(op))) + " " + std::string(name(op)) + " in oneDNN";
   std::vector<Excuse> all;
@@ -69,6 +76,7 @@ bool is_plain(const Conv2d& c) {
 /// also takes some windows beyond one side's padding for invalid.
 std::vector<Excuse> cudnn_excuses(const Op& op) {
   if (math_of(op) == Math::split3 || math_of(op) == Math::split6) return {{"", {"cuDNN has no split f32 products"}}};
+  if (is_gables_own(op)) return {{"", {"gable has no", "by cuDNN"}}};
   const std::vector<Excuse> no_engine{{"", {"no engine"}},
                                       {"", {"none of", "engines"}},
                                       {"", {"NOT_SUPPORTED"}},
@@ -120,6 +128,9 @@ constexpr Least kLeast[] = {
     {"cpu", "add", 60},
     {"cpu", "transpose", 15},
     {"cpu", "reorder", 48},
+    {"cpu", "activate", 54},
+    {"cpu", "concat", 30},
+    {"cpu", "upsample", 72},
     {"onednn", "direct", 220},
     {"onednn", "winograd", 30},
     {"onednn", "matmul", 14},
@@ -148,6 +159,9 @@ constexpr Least kLeast[] = {
     {"cuda", "add", 60},
     {"cuda", "transpose", 15},
     {"cuda", "reorder", 48},
+    {"cuda", "activate", 54},
+    {"cuda", "concat", 30},
+    {"cuda", "upsample", 72},
 };
 
 }  // namespace

@@ -2,19 +2,26 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <stdexcept>
+#include <vector>
 
 #include <gable/problem.h>
 #include "cpu/common/aligned.h"
+#include "cpu/common/cache.h"
 #include "cpu/direct/conv2d.h"
+#include "cpu/ops/activate.h"
+#include "cpu/ops/concat.h"
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/pool.h"
 #include "cpu/ops/transpose.h"
+#include "cpu/ops/upsample.h"
 #include "tests/cpu/oracle.h"
 
 namespace gable::cpu::test {
@@ -258,6 +265,95 @@ TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
   }
   CHECK_THROWS_WITH_AS(Conv2dPlan(as_conv2d(MatmulProblem{.m = 0}), best_target(), 1),
                        "conv2d: w is 0, must be at least 1", std::invalid_argument);
+}
+
+TEST_CASE("activate: the ends of every function, NaN, in place, and beyond the last level") {
+  const std::vector<float> ends{-INFINITY, -1e30f, -200, -104.5f, -90, -88, -20, -6,  -3,    -1e-6f,   -0.0f, 0,
+                                1e-30f,    0.5f,   3,    6,       20,  88,  90,  105, 1e30f, INFINITY, NAN};
+  const auto on = [&](Function function, std::vector<float> x, const Target& target, int threads) {
+    activate({.count = static_cast<std::int64_t>(x.size()), .function = function}, x.data(), x.data(), target, threads);
+    return x;
+  };
+  for (const Target* target : supported_targets()) {
+    INFO(target->name);
+    const std::vector<float> sigmoid = on(Function::sigmoid, ends, *target, 1),
+                             silu = on(Function::silu, ends, *target, 1), gelu = on(Function::gelu, ends, *target, 1),
+                             swish = on(Function::hard_swish, ends, *target, 1),
+                             relu6 = on(Function::relu6, ends, *target, 1);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const double x = ends[i];
+      INFO(x);
+      if (std::isnan(x)) {
+        CHECK(std::isnan(sigmoid[i]));
+        CHECK(std::isnan(silu[i]));
+        CHECK(std::isnan(gelu[i]));
+        CHECK(std::isnan(swish[i]));
+        CHECK(std::isnan(relu6[i]));
+        continue;
+      }
+      const double s = 1 / (1 + std::exp(-x));
+      CHECK(std::abs(sigmoid[i] - s) <= 8 * 0x1p-24 * s + 0x1p-126);
+      CHECK(relu6[i] == std::clamp(ends[i], 0.0f, 6.0f));
+      if (std::isinf(x) && x < 0) continue;  // 0 times infinity
+      if (std::isinf(x)) {
+        CHECK(silu[i] == INFINITY);
+        CHECK(gelu[i] == INFINITY);
+        CHECK(swish[i] == INFINITY);
+        continue;
+      }
+      CHECK(std::abs(silu[i] - x * s) <= 8 * 0x1p-24 * std::abs(x) * s + 0x1p-118);
+      CHECK(std::abs(gelu[i] - x * std::erfc(-x / std::sqrt(2.0)) / 2) <= 5 * 0x1p-24 * std::abs(x) + 0x1p-126);
+      CHECK(std::abs(swish[i] - x * std::clamp(x + 3, 0.0, 6.0) / 6) <= 4 * 0x1p-24 * std::abs(x));
+    }
+  }
+  // More than any last level, so that stores bypass the caches; an output of its own.
+  const std::int64_t many = (std::int64_t{1} << 26) + 5;
+  if (!beyond_last_level(4 * many)) return;
+  const AlignedFloats x(static_cast<std::size_t>(many)), y(static_cast<std::size_t>(many));
+  for (std::int64_t i = 0; i < many; ++i) x.data()[i] = static_cast<float>(i % 13 - 6);
+  activate({.count = many, .function = Function::relu}, x.data(), y.data(), best_target(), 2);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < many; ++i) wrong += y.data()[i] != std::max(x.data()[i], 0.0f);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("concat and upsample: rows in pieces, and many rows in one") {
+  for (const int threads : {1, 2}) {
+    for (const auto& [rows, a_count, b_count] :
+         {std::array<std::int64_t, 3>{1, 100001, 70003}, {3, 1, 2}, {2000, 7, 1}, {2, 16384, 1}}) {
+      INFO(rows << " rows of " << a_count << " and " << b_count);
+      std::vector<std::uint16_t> a(rows * a_count), b(rows * b_count), y(rows * (a_count + b_count) + 1, 9);
+      std::iota(a.begin(), a.end(), std::uint16_t{1});
+      std::iota(b.begin(), b.end(), std::uint16_t{77});
+      concat({.rows = rows, .a_bytes = 2 * a_count, .b_bytes = 2 * b_count}, a.data(), b.data(), y.data(), threads);
+      std::int64_t wrong = 0;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const auto at = y.begin() + row * (a_count + b_count);
+        wrong += !std::equal(at, at + a_count, a.begin() + row * a_count);
+        wrong += !std::equal(at + a_count, at + a_count + b_count, b.begin() + row * b_count);
+      }
+      CHECK(wrong == 0);
+      CHECK(y.back() == 9);
+    }
+    for (const std::int64_t channels : {1, 5}) {
+      for (const std::int64_t scale : {1, 2, 3}) {
+        INFO(channels << " channels, " << scale << " times");
+        constexpr std::int64_t kRows = 300, kPixels = 41;
+        std::vector<std::uint32_t> x(kRows * kPixels * channels), y(x.size() * scale * 2 + 1, 9);
+        std::iota(x.begin(), x.end(), 10u);
+        upsample({.rows = kRows, .pixels = kPixels, .channels = channels, .scale_h = 2, .scale_w = scale}, x.data(),
+                 y.data(), threads);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i + 1 < static_cast<std::int64_t>(y.size()); ++i) {
+          const std::int64_t c = i % channels, q = i / channels % (kPixels * scale),
+                             p = i / (channels * kPixels * scale);
+          wrong += y[i] != x[((p / 2) * kPixels + q / scale) * channels + c];
+        }
+        CHECK(wrong == 0);
+        CHECK(y.back() == 9);
+      }
+    }
+  }
 }
 
 TEST_CASE("add in tiles: every shape of tile gives what add gives, and ends where it ends") {

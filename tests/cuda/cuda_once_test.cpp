@@ -188,6 +188,25 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
       }
       check(device, with_relu, operands);
     }
+    for (int function = 0; function <= static_cast<int>(Function::gelu); ++function) {
+      const Activate activate{.shape = {4099}, .function = static_cast<Function>(function), .dtype = dtype};
+      const conformance::Operands operands = conformance::make_operands(activate);
+      // In the vectors and in the tail. Without another sign, 0xff is a NaN.
+      for (const std::int64_t at : {3, 4098}) {
+        std::memset(static_cast<char*>(operands.tensors[0].data()) + at * static_cast<std::int64_t>(size_of(dtype)),
+                    0xff, size_of(dtype));
+      }
+      check(device, activate, operands);
+    }
+    for (const Layout layout : kLayouts) {
+      // Words of 16 bytes and of an element.
+      for (const std::int64_t channels : {64, 3}) {
+        const Shape shape{2, channels, 17, channels == 64 ? 24 : 23};
+        check(device, Concat{.a = shape, .b = shape, .dtype = dtype, .layout = layout});
+        check(device, Upsample{.input = shape, .scale = {2, 2}, .dtype = dtype, .layout = layout});
+        check(device, Upsample{.input = shape, .scale = {1, 3}, .dtype = dtype, .layout = layout});
+      }
+    }
     for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
                                Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
       check(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});

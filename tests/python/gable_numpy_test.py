@@ -1,6 +1,7 @@
 """gable for NumPy (api/python/gable) on the library of this build: right, shared by threads, and clear about mistakes."""
 
 import copy
+import math
 import os
 import pickle
 import re
@@ -190,6 +191,54 @@ def test_add_takes_any_dimensions(shape):
     np.testing.assert_array_equal(c, np.maximum(a + b, 0))
 
 
+FORMULAS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("function", FORMULAS)
+def test_functions_are_those_of_pytorch(function, device):
+    x = np.linspace(-9, 9, 210, dtype=np.float32).reshape(2, 3, 5, 7)
+    exact = FORMULAS[function](x.astype(np.float64))
+    np.testing.assert_allclose(gable.activate(x, function, device=device), exact, rtol=1e-6, atol=1e-6)
+    half = gable.activate(x.astype(np.float16), function, device=device)
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half, FORMULAS[function](x.astype(np.float16).astype(np.float64)), rtol=1e-3, atol=1e-6)
+    assert gable.activate(x, function, device=device, out=x) is x
+    np.testing.assert_allclose(x, exact, rtol=1e-6, atol=1e-6)
+
+
+def test_layers_take_every_function_also_behind_a_pool():
+    x, weights, bias = values(2, 3, 8, 8), values(4, 3, 3, 3), values(4)
+    plain = gable.Conv2d(weights, bias, padding=1)(x)
+    for function, formula in FORMULAS.items():
+        y = gable.Conv2d(weights, bias, padding=1, activation=function)(x)
+        np.testing.assert_allclose(y, formula(plain.astype(np.float64)), rtol=1e-5, atol=1e-5)
+    pooled = gable.Conv2d(weights, bias, padding=1, activation="relu6", max_pool=2)(x)
+    np.testing.assert_allclose(pooled, gable.max_pool2d(np.clip(plain, 0, 6), 2), rtol=1e-5, atol=1e-5)
+    layer = copy.deepcopy(gable.Linear(values(5, 3), values(5), activation="silu"))
+    rows = values(2, 7, 3)
+    exact = FORMULAS["silu"](gable.Linear(layer._packed.weights.T, layer._bias)(rows).astype(np.float64))
+    np.testing.assert_allclose(layer(rows), exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_step_of_a_u_net_joins_a_skip_with_what_was_upsampled(dtype):
+    skip, deep = values(2, 3, 6, 10).astype(dtype), values(2, 5, 3, 5).astype(dtype)
+    exact = np.concatenate([skip, deep.repeat(2, 2).repeat(2, 3)], axis=1)
+    np.testing.assert_array_equal(gable.concat(skip, gable.upsample2d(deep, 2)), exact)
+    in_nhwc = gable.concat(nhwc(skip), gable.upsample2d(nhwc(deep), (2, 2), layout="nhwc"), layout="nhwc")
+    np.testing.assert_array_equal(in_nhwc, nhwc(exact))
+
+
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 def test_an_average_counts_padding_as_zeros(kind):
     exact = values(2, 6, 9, 7)
@@ -282,7 +331,8 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(values(4, 2, 1, 1))(values(1, 2, 3, 3).astype(">f4")), "invalid_argument", ">f4"),
         (lambda: gable.Conv2d(np.zeros((4, 2, 1, 1))), "invalid_argument", r"weights.astype\('float32'\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), values(3)), "invalid_argument", r"bias is \(3,\)"),
-        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="gelu"), "invalid_argument", "none, relu, tanh"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="swish"), "invalid_argument", "none, relu, tanh, relu6, sigm"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="silu", max_pool=2), "invalid_argument", "max_pool2d"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpus"), "unavailable", "cpus"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device=0), "invalid_argument", "device is 0"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpu\0x"), "invalid_argument", "device is 'cpu.x00x'"),
@@ -309,6 +359,12 @@ def test_out_is_written_and_checked():
         (lambda: gable.from_bf16(values(2, 3)), "invalid_argument", "not float32"),
         (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),
         (lambda: gable.add(*values(2, 1, 2, 3, 3), activation="tanh"), "invalid_argument", "none or relu"),
+        (lambda: gable.activate(values(2), "swish"), "invalid_argument", "hard_sigmoid, silu, hard_swish, gelu"),
+        (lambda: gable.activate(values(2), ["silu"]), "invalid_argument", "function is .'silu'"),
+        (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 4)), "invalid_argument", "channels alone"),
+        (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 3).astype("f2")), "invalid_argument", "alike"),
+        (lambda: gable.upsample2d(values(1, 2, 3, 3), 0), "invalid_argument", "scale.h is 0"),
+        (lambda: gable.upsample2d(values(1, 2, 3, 3), 1.5), "invalid_argument", "scale is 1.5"),
     ],
 )
 def test_a_mistake_is_an_error_that_names_it(mistake, code, words):

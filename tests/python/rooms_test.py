@@ -22,8 +22,8 @@ USES = {
     "examples": set(),  # applications: the public headers alone
 }
 PUBLIC = {  # headers of api; the rooms that are not here may use all
-    "cpu": {"gable/problem.h"},
-    "cuda": {"gable/problem.h"},
+    "cpu": {"gable/problem.h", "gable/unweighted_problem.h"},
+    "cuda": {"gable/problem.h", "gable/unweighted_problem.h"},
     "perfcounters": {"gable/region.h"},
     "common": {"gable/error.h", "gable/problem.h"},
 }

@@ -33,11 +33,11 @@ class GABLE_API BatchWeights {
   std::shared_ptr<State> state_;
 };
 
-/// The plans of one op whose batch varies: input[0] of a Conv2d or MaxPool, m of a Matmul, shape[0] of an Add or
-/// Reorder. Device::plan(op, BatchRange) makes it and decides which device and kernel take which batches: by what
-/// Device::plan(op) would choose at the ends of the range and at powers of two and, if two of these differ, at batches
-/// between them. The plan for a batch is made at its first run, and the 64 plans that were used last are kept. Movable,
-/// like Plan. Several threads may use it at the same time if each runs a different batch.
+/// The plans of one op whose batch varies: the first dimension of its inputs, m of a Matmul. Device::plan(op,
+/// BatchRange) makes it and decides which device and kernel take which batches: by what Device::plan(op) would choose
+/// at the ends of the range and at powers of two and, if two of these differ, at batches between them. The plan for a
+/// batch is made at its first run, and the 64 plans that were used last are kept. Movable, like Plan. Several threads
+/// may use it at the same time if each runs a different batch.
 class GABLE_API BatchPlan {
  public:
   /// Device::plan()'s.
@@ -63,7 +63,7 @@ class GABLE_API BatchPlan {
   void run(const ConstTensorView& x, const BatchWeights& weights, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;  ///< `bias` has one f32 for each channel of the output
-  /// Of a MaxPool or Reorder, and of an Add. All throw what Plan::run() throws, and Error(invalid_argument) for a batch
+  /// Of ops with one input, and with two. All throw what Plan::run() throws, and Error(invalid_argument) for a batch
   /// outside the range or an op that takes other tensors.
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;

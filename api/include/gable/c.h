@@ -29,6 +29,17 @@ typedef enum gable_dtype { GABLE_F32 = 0, GABLE_F16 = 1, GABLE_BF16 = 2 } gable_
 typedef enum gable_layout { GABLE_NCHW = 0, GABLE_NHWC = 1 } gable_layout;
 typedef enum gable_math { GABLE_STRICT = 0, GABLE_TF32 = 1, GABLE_SPLIT3 = 2, GABLE_SPLIT6 = 3 } gable_math;
 typedef enum gable_activation { GABLE_NONE = 0, GABLE_RELU = 1, GABLE_TANH = 2 } gable_activation;
+/** gable/function.h has their formulas. */
+typedef enum gable_function {
+  GABLE_FUNCTION_RELU = 0,
+  GABLE_FUNCTION_RELU6 = 1,
+  GABLE_FUNCTION_TANH = 2,
+  GABLE_FUNCTION_SIGMOID = 3,
+  GABLE_FUNCTION_HARD_SIGMOID = 4,
+  GABLE_FUNCTION_SILU = 5,
+  GABLE_FUNCTION_HARD_SWISH = 6,
+  GABLE_FUNCTION_GELU = 7
+} gable_function;
 
 /** Start from gable_conv2d_default(): stride 1, dilation 1, one group, no padding, f32, NCHW, no epilogue. */
 typedef struct gable_conv2d {
@@ -74,6 +85,30 @@ typedef struct gable_add {
   gable_activation activation; /**< GABLE_NONE or GABLE_RELU */
 } gable_add;
 
+/** y = function(x), element by element. */
+typedef struct gable_activate {
+  int64_t shape[4]; /**< (N, C, H, W) */
+  gable_function function;
+  gable_dtype dtype;
+  gable_layout layout;
+} gable_activate;
+
+/** The channels of a, then those of b. */
+typedef struct gable_concat {
+  int64_t a[4]; /**< (N, C, H, W) */
+  int64_t b[4]; /**< the same N, H and W */
+  gable_dtype dtype;
+  gable_layout layout; /**< of all three tensors */
+} gable_concat;
+
+/** Each pixel becomes scale[0] rows of scale[1] equal ones. */
+typedef struct gable_upsample {
+  int64_t input[4]; /**< (N, C, H, W) */
+  int64_t scale[2]; /**< height, width */
+  gable_dtype dtype;
+  gable_layout layout;
+} gable_upsample;
+
 /** A result differs from the exact y by at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| +
  * |bias|, and with a max-pool the greatest such M of the window. */
 typedef struct gable_error_bound {
@@ -111,12 +146,17 @@ GABLE_API const gable_device_info* gable_device_list_at(const gable_device_list*
 GABLE_API void gable_device_list_release(gable_device_list* list);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
-/** These four fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has the attribute at fault, or each
+/** These seven fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has the attribute at fault, or each
  * kernel's reason) or GABLE_OUT_OF_MEMORY. A plan runs in one thread at a time. */
 GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
 GABLE_API gable_status gable_plan_matmul(const gable_device* device, const gable_matmul* matmul, gable_plan** plan);
 GABLE_API gable_status gable_plan_max_pool(const gable_device* device, const gable_max_pool* pool, gable_plan** plan);
 GABLE_API gable_status gable_plan_add(const gable_device* device, const gable_add* add, gable_plan** plan);
+GABLE_API gable_status gable_plan_activate(const gable_device* device, const gable_activate* activate,
+                                           gable_plan** plan);
+GABLE_API gable_status gable_plan_concat(const gable_device* device, const gable_concat* concat, gable_plan** plan);
+GABLE_API gable_status gable_plan_upsample(const gable_device* device, const gable_upsample* upsample,
+                                           gable_plan** plan);
 GABLE_API void gable_plan_release(gable_plan* plan);
 /** (N, K, Ho, Wo), after the max-pool; of a matmul (m, n, 1, 1). */
 GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
@@ -151,11 +191,14 @@ GABLE_API void gable_packed_release(gable_packed* packed);
  * is read or anything is freed. After GABLE_DEVICE_FAILURE y has any contents. */
 GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed* packed, const float* bias,
                                  void* y, void* stream);
-/** The same for ops without weights. c may be exactly a or b. */
+/** The same for ops without weights. The output of an add or an activate may be exactly an input. */
 GABLE_API gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, void* stream);
 GABLE_API gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b, void* c, void* stream);
+GABLE_API gable_status gable_run_activate(const gable_plan* plan, const void* x, void* y, void* stream);
+GABLE_API gable_status gable_run_concat(const gable_plan* plan, const void* a, const void* b, void* y, void* stream);
+GABLE_API gable_status gable_run_upsample(const gable_plan* plan, const void* x, void* y, void* stream);
 
-/** Plans of one op for every batch from `least` to `most`, as gable/batch_plan.h has them: input[0] and shape[0], or m.
+/** Plans of one op for every batch from `least` to `most`, as gable/batch_plan.h has them: the first dimension, or m.
  * The batch of the description itself counts for nothing. Several threads may use one at the same time if each runs a
  * different batch. The functions fail like their counterparts for one batch, and with GABLE_INVALID_ARGUMENT unless
  * 1 <= least <= most, or for a batch outside of these. */
@@ -169,11 +212,17 @@ GABLE_API gable_status gable_batch_plan_max_pool(const gable_device* device, con
                                                  int64_t most, gable_batch_plan** plan);
 GABLE_API gable_status gable_batch_plan_add(const gable_device* device, const gable_add* add, int64_t least,
                                             int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_activate(const gable_device* device, const gable_activate* activate,
+                                                 int64_t least, int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_concat(const gable_device* device, const gable_concat* concat, int64_t least,
+                                               int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_upsample(const gable_device* device, const gable_upsample* upsample,
+                                                 int64_t least, int64_t most, gable_batch_plan** plan);
 GABLE_API void gable_batch_plan_release(gable_batch_plan* plan);
 /** Which device and kernel take which batches, a line each; cut as by gable_plan_explain(). */
 GABLE_API gable_status gable_batch_plan_explain(const gable_batch_plan* plan, char* text, size_t size, size_t* needed);
-/** The plan of one batch, to run it (gable_run_max_pool(), gable_run_add()) or to ask it; gable_plan_release() it. It
- * is made at the first call, and the 64 that were used last are kept. Calls for the same batch give the same plan,
+/** The plan of one batch, to run it (gable_run_max_pool(), gable_run_add(), ...) or to ask it; gable_plan_release() it.
+ * It is made at the first call, and the 64 that were used last are kept. Calls for the same batch give the same plan,
  * which gable_batch_run() uses too: it runs in one thread at a time, whatever it was obtained by. */
 GABLE_API gable_status gable_batch_plan_at(const gable_batch_plan* plan, int64_t batch, gable_plan** at);
 /** gable_pack() for the plans of all batches. `weights` must stay as they are while the result is used. */

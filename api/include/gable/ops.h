@@ -3,6 +3,7 @@
 
 #include <gable/dtype.h>
 #include <gable/export.h>
+#include <gable/function.h>
 #include <gable/shape.h>
 
 #include <cstdint>
@@ -94,7 +95,34 @@ struct Reorder {
   bool operator==(const Reorder&) const = default;
 };
 
-using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder>;
+/// y = function(x), element by element: what no kernel fuses. y may be x.
+struct Activate {
+  Shape shape{};
+  Function function = Function::relu;
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
+  bool operator==(const Activate&) const = default;
+};
+
+/// The channels of a, then those of b: (N, C of a + C of b, H, W). Both have the same N, H and W.
+struct Concat {
+  Shape a{}, b{};  ///< (N, C, H, W)
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;  ///< of all three tensors
+  bool operator==(const Concat&) const = default;
+};
+
+/// Each pixel becomes scale.h x scale.w equal ones: y[n,c,h,w] = x[n, c, h / scale.h, w / scale.w], which other
+/// libraries call nearest.
+struct Upsample {
+  Shape input{};  ///< (N, C, H, W)
+  Extent scale{2, 2};
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
+  bool operator==(const Upsample&) const = default;
+};
+
+using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder, Activate, Concat, Upsample>;
 
 /// Work of an op from its shapes. FLOP: a multiply and an add are 2; taps in the padding count, as is usual:
 /// 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least that any implementation can move.
@@ -105,7 +133,7 @@ struct Work {
   double bytes() const { return bytes_read + bytes_written; }  ///< Q, the least possible
 };
 
-/// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder".
+/// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder", "activate", "concat", "upsample".
 GABLE_API std::string_view name(const Op& op);
 /// One line with every attribute that is not at its default.
 GABLE_API std::string describe(const Op& op);

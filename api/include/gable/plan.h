@@ -116,8 +116,8 @@ class GABLE_API Plan {
            const Stream& stream = {}) const;
   void run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;  ///< the same with a bias
-  /// Run ops with one input, and with two, under the same rules. One exception: the output of an Add may be exactly one
-  /// of its inputs (a = a + b).
+  /// Run ops with one input, and with two, under the same rules. One exception: the output of an Add or an Activate may
+  /// be exactly one of its inputs (a = a + b).
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 

@@ -28,14 +28,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from gable._c import ACTIVATIONS, LAYOUTS, MATHS, CAdd, CConv2d, CDeviceInfo, CMatmul, CMaxPool
+from gable._c import (ACTIVATIONS, FUNCTIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo, CMatmul,
+                      CMaxPool, CUpsample)
 
 # open() is left out: "from gable import *" would hide the built-in.
-__all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "add", "avg_pool2d", "devices", "from_bf16",
-           "max_pool2d", "to_bf16", "version"]
+__all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "activate", "add", "avg_pool2d", "concat",
+           "devices", "from_bf16", "max_pool2d", "to_bf16", "upsample2d", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
+NOT_MONOTONE = ("silu", "hard_swish", "gelu")  # functions that fall somewhere, so that pooling before them is another result
 MAX_PLANS = 64  # that a thread keeps for one layer, or for one device's pools and adds: those used last
 
 
@@ -64,6 +66,9 @@ _SIGNATURES = {
     "gable_plan_matmul": [_pointer, _pointer, _pointer],
     "gable_plan_max_pool": [_pointer, _pointer, _pointer],
     "gable_plan_add": [_pointer, _pointer, _pointer],
+    "gable_plan_activate": [_pointer, _pointer, _pointer],
+    "gable_plan_concat": [_pointer, _pointer, _pointer],
+    "gable_plan_upsample": [_pointer, _pointer, _pointer],
     "gable_plan_output_shape": [_pointer, _pointer],
     "gable_plan_explain": [_pointer, _pointer, ctypes.c_size_t, _pointer],
     "gable_plan_kernel": [_pointer, _pointer, ctypes.c_size_t, _pointer],
@@ -75,6 +80,9 @@ _SIGNATURES = {
     "gable_run": [_pointer] * 6,
     "gable_run_max_pool": [_pointer] * 4,
     "gable_run_add": [_pointer] * 5,
+    "gable_run_activate": [_pointer] * 4,
+    "gable_run_concat": [_pointer] * 5,
+    "gable_run_upsample": [_pointer] * 4,
 }
 _RELEASES = ("gable_close", "gable_plan_release", "gable_packed_release", "gable_device_list_release")
 
@@ -159,6 +167,18 @@ def _index(value: str, names: tuple[str, ...], what: str) -> int:
     if value not in names:
         raise _wrong(f"{what} is {value!r}; it must be one of {', '.join(names)}")
     return names.index(value)
+
+
+def _activations(activation: str | None, is_pooled: bool = False) -> tuple[int, str | None]:
+    """The activation that a layer's kernels compute, by its number, and the function of a pass of its own behind them."""
+    name = activation or "none"
+    if name in ACTIVATIONS:
+        return ACTIVATIONS.index(name), None
+    _index(name, (*ACTIVATIONS, *(function for function in FUNCTIONS if function not in ACTIVATIONS)), "activation")
+    if is_pooled and name in NOT_MONOTONE:
+        raise _wrong(f"activation is {name!r}, whose maximum is not that of its argument: leave max_pool out, and take "
+                     "max_pool2d() afterwards")
+    return 0, name
 
 
 def _is_int64(value: object) -> bool:
@@ -392,8 +412,10 @@ class _Packed:
 class _Layer:
     """What Conv2d and Linear share: weights, bias, and a plan for each input's shape and thread."""
 
-    def __init__(self, weights: np.ndarray, bias: np.ndarray | None, outputs: int, device: Device | str | None) -> None:
+    def __init__(self, weights: np.ndarray, bias: np.ndarray | None, outputs: int, device: Device | str | None,
+                 function: str | None) -> None:
         self.device = _device(device)
+        self._function = function  # in a pass behind the plan's
         self._dtype = _dtype(weights, "weights")
         self._numpy_dtype = weights.dtype
         self._packed = _Packed(weights)
@@ -426,15 +448,15 @@ class _Layer:
         plan, packed = self._plan(shape)
         y = _result(out, self._output_shape(plan), x.dtype)
         _call("gable_run", plan.pointer, _data(x), packed.pointer, _data(self._bias), _data(y), None)
-        return y
+        return y if self._function is None else activate(y, self._function, device=self.device, out=y)
 
 
 class Conv2d(_Layer):
     """A convolution as torch.nn.Conv2d computes it: max_pool(activation(conv(x) + bias)).
 
     weights: (K, C/groups, R, S), in PyTorch's order. bias: (K,). stride, dilation: a number or (height, width). padding: the
-    same, or (top, left, bottom, right). activation: None, "relu" or "tanh". max_pool: a fused pool's window; its stride is
-    pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how
+    same, or (top, left, bottom, right). activation: None, "relu" or "tanh", which kernels compute, or another of activate()'s
+    in a pass behind them. max_pool: a fused pool's window; its stride is pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how
     products of float32 are formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
     """
@@ -446,11 +468,11 @@ class Conv2d(_Layer):
         weights = _rank(weights, 4, "weights")
         if not _is_int64(groups):
             raise _wrong(f"groups is {groups!r}; it must be a number")
-        super().__init__(weights, bias, weights.shape[0], device)
+        fused, function = _activations(activation, max_pool is not None)
+        super().__init__(weights, bias, weights.shape[0], device, function)
         self._layout = _index(layout, LAYOUTS, "layout")
         conv = CConv2d(groups=groups, layout=self._layout, bias=int(bias is not None), dtype=self._dtype,
-                        math=_index(math, MATHS, "math"),
-                        activation=_index(activation or "none", ACTIVATIONS, "activation"))
+                        math=_index(math, MATHS, "math"), activation=fused)
         conv.weights[:] = weights.shape
         conv.stride[:] = _pair(stride, "stride")
         conv.padding[:] = _padding(padding)
@@ -491,10 +513,10 @@ class Linear(_Layer):
 
     def __init__(self, weights, bias=None, *, activation=None, math="strict", device=None) -> None:
         weights = _rank(weights, 2, "weights")
-        super().__init__(np.ascontiguousarray(weights.T), bias, weights.shape[0], device)
+        fused, function = _activations(activation)
+        super().__init__(np.ascontiguousarray(weights.T), bias, weights.shape[0], device, function)
         self._matmul = CMatmul(n=weights.shape[0], k=weights.shape[1], bias=int(bias is not None), dtype=self._dtype,
-                                math=_index(math, MATHS, "math"),
-                                activation=_index(activation or "none", ACTIVATIONS, "activation"))
+                                math=_index(math, MATHS, "math"), activation=fused)
 
     def _rows(self, shape: tuple[int, ...]) -> int:
         if len(shape) < 2 or shape[-1] != self._matmul.k:
@@ -557,14 +579,55 @@ def avg_pool2d(x, window, stride=None, padding=0, *, layout="nchw", device=None,
     return y
 
 
+def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with four dimensions, for what is computed element by element."""
+    return (1,) * (4 - len(shape)) + shape if len(shape) < 5 else (math.prod(shape[:-3]), *shape[-3:])
+
+
 def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
     """activation(a + b), of arrays of one shape of any dimensions; activation is None or "relu". out may be a or b."""
     device, a, b = _device(device), _plain(a), _plain(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
     description = CAdd(dtype=_dtype(a, "a"), activation=_index(activation or "none", ACTIVATIONS, "activation"))
-    description.shape[:] = (1,) * (4 - a.ndim) + a.shape if a.ndim < 5 else (math.prod(a.shape[:-3]), *a.shape[-3:])
+    description.shape[:] = _four(a.shape)
     plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
     c = _result(out, a.shape, a.dtype)
     _call("gable_run_add", plan.pointer, _data(a), _data(b), _data(c), None)
     return c
+
+
+def activate(x, function, *, device=None, out=None) -> np.ndarray:
+    """function(x) of an array of any dimensions: "relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish" or
+    "gelu", as PyTorch has them. out may be x."""
+    device, x = _device(device), _plain(x)
+    description = CActivate(dtype=_dtype(x, "x"), function=_index(function, FUNCTIONS, "function"))
+    description.shape[:] = _four(x.shape)
+    plan = device._plans.get(("activate", bytes(description)), lambda: _Plan(device, "gable_plan_activate", description))
+    y = _result(out, x.shape, x.dtype)
+    _call("gable_run_activate", plan.pointer, _data(x), _data(y), None)
+    return y
+
+
+def concat(a, b, *, layout="nchw", device=None, out=None) -> np.ndarray:
+    """The channels of a, then those of b, which have the same N, H and W."""
+    device, a, b, order = _device(device), _rank(a, 4, "a"), _rank(b, 4, "b"), _index(layout, LAYOUTS, "layout")
+    if a.dtype != b.dtype:
+        raise _wrong(f"a is of {a.dtype}, b is of {b.dtype}: they must be alike")
+    description = CConcat(dtype=_dtype(a, "a"), layout=order)
+    description.a[:], description.b[:] = _nchw(a.shape, order), _nchw(b.shape, order)
+    plan = device._plans.get(("concat", bytes(description)), lambda: _Plan(device, "gable_plan_concat", description))
+    y = _result(out, _in_layout(plan.output_shape, order), a.dtype)
+    _call("gable_run_concat", plan.pointer, _data(a), _data(b), _data(y), None)
+    return y
+
+
+def upsample2d(x, scale, *, layout="nchw", device=None, out=None) -> np.ndarray:
+    """Each pixel repeated scale times in each row and column, or (height, width) times: PyTorch's mode "nearest"."""
+    device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
+    description = CUpsample(dtype=_dtype(x, "x"), layout=order)
+    description.input[:], description.scale[:] = _nchw(x.shape, order), _pair(scale, "scale")
+    plan = device._plans.get(("upsample", bytes(description)), lambda: _Plan(device, "gable_plan_upsample", description))
+    y = _result(out, _in_layout(plan.output_shape, order), x.dtype)
+    _call("gable_run_upsample", plan.pointer, _data(x), _data(y), None)
+    return y

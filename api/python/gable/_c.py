@@ -6,6 +6,7 @@ DTYPES = ("f32", "f16", "bf16")
 LAYOUTS = ("nchw", "nhwc")
 MATHS = ("strict", "tf32", "split3", "split6")
 ACTIVATIONS = ("none", "relu", "tanh")
+FUNCTIONS = ("relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish", "gelu")
 
 
 class CConv2d(ctypes.Structure):
@@ -63,6 +64,39 @@ class CAdd(ctypes.Structure):
         ("dtype", ctypes.c_int),
         ("layout", ctypes.c_int),
         ("activation", ctypes.c_int),
+    ]
+
+
+class CActivate(ctypes.Structure):
+    """struct gable_activate."""
+
+    _fields_ = [
+        ("shape", ctypes.c_int64 * 4),
+        ("function", ctypes.c_int),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
+
+
+class CConcat(ctypes.Structure):
+    """struct gable_concat."""
+
+    _fields_ = [
+        ("a", ctypes.c_int64 * 4),
+        ("b", ctypes.c_int64 * 4),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
+
+
+class CUpsample(ctypes.Structure):
+    """struct gable_upsample."""
+
+    _fields_ = [
+        ("input", ctypes.c_int64 * 4),
+        ("scale", ctypes.c_int64 * 2),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
     ]
 
 

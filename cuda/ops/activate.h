@@ -1,0 +1,13 @@
+// y = function(x), element by element, on device pointers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <gable/unweighted_problem.h>
+
+namespace gable::cuda {
+
+/// Asynchronous on `stream`.
+void activate(const ActivateProblem& problem, const void* x, void* y, cudaStream_t stream);
+
+}  // namespace gable::cuda

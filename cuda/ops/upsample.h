@@ -1,0 +1,13 @@
+// Pixels repeated, on device pointers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <gable/unweighted_problem.h>
+
+namespace gable::cuda {
+
+/// Asynchronous on `stream`.
+void upsample(const UpsampleProblem& problem, const void* x, void* y, cudaStream_t stream);
+
+}  // namespace gable::cuda
