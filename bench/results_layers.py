@@ -124,11 +124,13 @@ def of_study(record: dict) -> Ratios:
         yield kinds[key], key[1], min(peers[key]) / min(ours[key])
 
 
-def runs_of(layer: dict) -> list[float]:
-    """The ratios of a layer's runs on a CPU; of two trees in turn those of the newer one, which comes last."""
+def runs_of(layer: dict, *, fastest: bool = False) -> list[float]:
+    """The ratios of a layer's runs on a CPU, or that of the fastest ones; of two trees in turn of the newer one, which comes last."""
     times = {key.removesuffix("_us"): value for key, value in layer.items()}
     if "cpu" not in times:
-        return runs_of(list(layer.values())[-1])
+        return runs_of(list(layer.values())[-1], fastest=fastest)
+    if fastest:
+        return [min(times["onednn"]) / min(times["cpu"])]
     return [peer / ours for ours, peer in zip(times["cpu"], times["onednn"], strict=True)]
 
 
@@ -136,15 +138,15 @@ def of_lists(record: dict) -> Ratios:
     """Lists of one kind, say of several cores, are runs of the same layers."""
     runs: dict[tuple[Kind, str], list[float]] = defaultdict(list)
     for one in record["lists"]:
-        if "list" in one:  # a GPU's: nhwc-f16-b32
+        if "rows" in one:  # a GPU's: nhwc-f16-b32
             *layout, dtype, batch = one["list"].split("-")
             kind = Kind(dtype, *layout, batch=batch.removeprefix("b"))
             for name, layer in one["rows"].items():
                 runs[kind, name] += [layer["ratio"]] if "ratio" in layer else []
         else:
-            kind = Kind(one["dtype"], one["layout"], one["threads"])
+            kind = Kind(one["dtype"], one["layout"], one["threads"], one.get("device") == "cpu:avx2")
             for name, layer in one["layers"].items():
-                runs[kind, name] += runs_of(layer)
+                runs[kind, name] += runs_of(layer, fastest="of_fastest" in one)
     for (kind, name), ratios in runs.items():
         if ratios:
             yield kind, name.split()[-1], statistics.median(ratios)

@@ -49,6 +49,9 @@ def test_of_several_runs_the_median_ratio_counts_and_of_two_trees_the_newer_one(
         return {"lists": [{"dtype": "f32", "layout": "nhwc", "threads": 1, "layers": {problem: layer}} for layer in one]}
 
     assert ratios(lists({"cpu_us": [1, 1, 1], "onednn_us": [3, 1, 2]}), dtype="f32", threads=1) == [2]
+    record = lists({"new": {"cpu_us": [2, 1], "onednn_us": [4, 3]}})
+    record["lists"][0] |= {"of_fastest": {}, "device": "cpu:avx2", "list": "even lines"}
+    assert ratios(record, dtype="f32", threads=1, avx2=True) == [3]
     cores = [{"old": {"cpu": [1], "onednn": [9]}, "new": {"cpu": [1], "onednn": [time]}} for time in (1, 2, 4)]
     assert ratios(lists(*cores), dtype="f32", threads=1) == [2]
 
