@@ -90,8 +90,8 @@ double taps_beyond(const Conv2dProblem& p) {
   return std::log(beyond(p.r, p.h) * beyond(p.s, p.w));
 }
 
-/// Whether cpu's depthwise kernel for NCHW copies pixels that a stride lies between one by one. Smaller planes are
-/// transposed, so that lanes are channels.
+/// Whether cpu's depthwise kernel for NCHW takes rows apart by phases of a stride above 2: with interleaved loads for
+/// strides 3 and 4, else one by one. Smaller planes are transposed, so that lanes are channels.
 bool gathers_pixels(const Conv2dProblem& p) {
   const bool large = p.h * p.w > 1024 || p.wo >= 32;
   return shape_class(p) == ShapeClass::depthwise && p.stride_w > 2 && large;

@@ -211,7 +211,7 @@ def taps_beyond(e: dict[str, int]) -> float:
 
 
 def gathers_pixels(e: dict[str, int]) -> float:
-    """Whether cpu's depthwise kernel for NCHW copies pixels that a stride lies between one by one (the rows of large planes)."""
+    """Whether cpu's depthwise kernel for NCHW takes rows apart by phases of a stride above 2 (the rows of large planes)."""
     large = e["ih"] * e["iw"] > 1024 or e["ow"] >= 32
     return 1.0 if shape_class(e) == "depthwise" and e["sw"] > 2 and large else 0.0
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 PEERS = ("onednn", "pytorch", "cudnn")
-TYPES = ("f32", "bf16", "f16", "tf32", "split6", "all types")
+TYPES = ("f32", "bf16", "f16", "tf32", "split3", "split6", "all types")
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,17 @@ std::vector<std::string> devices_of(const std::vector<std::string>& asked, const
 class InheritedText {
  public:
   explicit InheritedText(const std::string& text) : file_(::memfd_create("gable-list", 0)) {
+    if (file_ < 0) throw Error(ErrorCode::device_failure, fmt::format("memfd_create: {}", std::strerror(errno)));
     std::size_t written = 0;
-    while (file_ >= 0 && written < text.size()) {
+    while (written < text.size()) {
       const ssize_t part = ::write(file_, text.data() + written, text.size() - written);
-      if (part <= 0) throw Error(ErrorCode::device_failure, fmt::format("a list in memory: {}", std::strerror(errno)));
+      if (part <= 0) {
+        const int error = errno;
+        ::close(file_);
+        throw Error(ErrorCode::device_failure, fmt::format("a list in memory: {}", std::strerror(error)));
+      }
       written += static_cast<std::size_t>(part);
     }
-    if (file_ < 0) throw Error(ErrorCode::device_failure, fmt::format("memfd_create: {}", std::strerror(errno)));
   }
   InheritedText(const InheritedText&) = delete;
   InheritedText& operator=(const InheritedText&) = delete;

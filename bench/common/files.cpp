@@ -234,6 +234,7 @@ std::string read_whole(const std::string& what, const std::string& path) {
   if (!is_input) named.open(path, std::ios::binary);
   std::istream& file = is_input ? std::cin : named;
   if (!file && errno == ENOMEM) throw std::bad_alloc();
+  if (is_input && std::cin.eof()) refuse("it was read before; it can be named once");
   if (!file) refuse(fmt::format("the file can't be opened: {}", std::strerror(errno)));
   std::string text;
   std::vector<char> piece(kPiece);

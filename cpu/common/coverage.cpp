@@ -136,8 +136,8 @@ bool exists_on(Path path, const Target& target) {
                        path == Path::depthwise_reaching || path == Path::depthwise_planes_folded;
   return !vectors || target.name != "scalar";
 }
-/// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors and held
-/// weights, for which other targets have too few registers.
+/// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and paths for which other targets
+/// have too few registers.
 bool needs_lines(Path path) {
   return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs ||
          path == Path::pointwise_held_weights || path == Path::conv2d_near_pixels;

@@ -75,8 +75,10 @@ class Search {
   std::int64_t conv_rows(const Candidate& c) const { return conv_extent(c.rows, p_.pool.h, p_.pool.stride_h); }
   std::int64_t conv_pixels(const Candidate& c) const { return conv_extent(c.pixels, p_.pool.w, p_.pool.stride_w); }
   StripAxes axes(const Candidate& c) const {
-    return {smaller_axis_map(conv_rows(c), p_.r, p_.stride_h, p_.dilation_h),
-            smaller_axis_map(conv_pixels(c), p_.s, p_.stride_w, p_.dilation_w)};
+    const AxisMap rows = smaller_axis_map(conv_rows(c), p_.r, p_.stride_h, p_.dilation_h);
+    // A gather puts the pixels of neighbouring outputs a whole row of taps apart.
+    if (b_.input.near_pixels) return {rows, {p_.stride_w, p_.dilation_w, p_.s, p_.stride_w, p_.dilation_w, false}};
+    return {rows, smaller_axis_map(conv_pixels(c), p_.s, p_.stride_w, p_.dilation_w)};
   }
   std::int64_t positions(const Candidate& c) const {
     const StripAxes strip = axes(c);

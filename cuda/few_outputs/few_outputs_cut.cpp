@@ -41,13 +41,13 @@ int outputs_of(const FewOutputsView& view, const Conv2dProblem& p, int pixels) {
 }
 
 /// Bias, weights of all rows and columns, and each warp's sums of a row.
-int shared_bytes_of(const Conv2dProblem& p, int tile_index) {
+std::int64_t shared_bytes_of(const Conv2dProblem& p, int tile_index) {
+  constexpr std::int64_t kFloat = sizeof(float);
   const FewOutputsTile& tile = tile_at(tile_index);
-  const int columns = tile.column_tiles * kColumns, chunks = chunks_of(p);
-  const int bias = narrow(round_up(p.k, 4)) * static_cast<int>(sizeof(float));
-  const int weights = narrow(p.r) * columns * (chunks | 1) * kChunkBytes;
-  return bias + weights +
-         kFewOutputsWarps * columns * few_outputs_sums_pitch(tile.pixels()) * static_cast<int>(sizeof(float));
+  const std::int64_t columns = tile.column_tiles * kColumns;
+  const std::int64_t bias = round_up(p.k, 4) * kFloat;
+  const std::int64_t weights = p.r * columns * (chunks_of(p) | 1) * kChunkBytes;
+  return bias + weights + kFewOutputsWarps * columns * few_outputs_sums_pitch(tile.pixels()) * kFloat;
 }
 
 /// The widest access that a pixel's channels are a multiple of.
@@ -120,7 +120,7 @@ FewOutputsCut cut_of(const Conv2dProblem& p, const FewOutputsView& view, int til
   cut.rows = narrow(ceil_div(phase_rows, cut.bands));
   cut.strips_across = narrow(ceil_div(view.out_w, cut.outputs));
   cut.strips = view.images * cut.bands * view.phases * cut.strips_across;
-  cut.shared_bytes = shared_bytes_of(p, tile);
+  cut.shared_bytes = narrow(shared_bytes_of(p, tile));
   cut.seconds = seconds_of(p, view, cut, device);
   return cut;
 }
@@ -188,7 +188,7 @@ std::string few_outputs_refusal(const Conv2dProblem& p, const cudaDeviceProp& de
   if ((p.s - 1) * view.apart >= pixels / kLeastShare) {
     return "taps " + std::to_string(p.dilation_w) + " columns apart; a strip has " + std::to_string(pixels);
   }
-  const int shared = shared_bytes_of(p, *tile);
+  const std::int64_t shared = shared_bytes_of(p, *tile);
   if (shared > kMaxSharedBytes || static_cast<std::size_t>(shared) > device.sharedMemPerBlockOptin) {
     return "weights and sums of " + std::to_string(shared) + " bytes of shared memory; it takes at most " +
            std::to_string(kMaxSharedBytes);

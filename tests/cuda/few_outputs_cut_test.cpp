@@ -68,6 +68,7 @@ TEST_CASE("few_outputs refuses by the value that stands against it") {
   CHECK(contains(FewOutputs::refusal(window(1, 64, 30, 14, 3), h200()), "14 output channels"));
   CHECK(contains(FewOutputs::refusal(window(1, 64, 30, 1, 9), h200()), "filter 9x9"));
   CHECK(contains(FewOutputs::refusal(window(1, 4096, 30, 8, 3), h200()), "shared memory"));
+  CHECK(contains(FewOutputs::refusal(window(1, std::int64_t{1} << 28, 1, 1, 1), h200()), "shared memory"));
   Conv2dProblem p = window(1, 64, 30, 3, 3);
   p.nhwc = false;
   CHECK(contains(FewOutputs::refusal(p, h200()), "nchw"));

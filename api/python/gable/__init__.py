@@ -456,8 +456,9 @@ class Conv2d(_Layer):
 
     weights: (K, C/groups, R, S), in PyTorch's order. bias: (K,). stride, dilation: a number or (height, width). padding: the
     same, or (top, left, bottom, right). activation: None, "relu" or "tanh", which kernels compute, or another of activate()'s
-    in a pass behind them. max_pool: a fused pool's window; its stride is pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how
-    products of float32 are formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
+    in a pass behind them, which the device must have, too. max_pool: a fused pool's window; its stride is pool_stride, or the
+    window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how products of float32 are
+    formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
     """
 
