@@ -11,7 +11,7 @@
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kUnitBytes = 1 << 16;
+constexpr std::int64_t kConcatUnitBytes = 1 << 16;
 
 struct Bytes {
   std::int64_t begin, end;
@@ -30,11 +30,11 @@ void concat(const ConcatProblem& p, const void* a_data, const void* b_data, void
   const char* b = static_cast<const char*>(b_data);
   char* y = static_cast<char*>(y_data);
   const std::int64_t bytes = p.a_bytes + p.b_bytes;
-  const std::int64_t pieces = ceil_div(bytes, kUnitBytes);                                   // of a row
-  const std::int64_t rows = pieces > 1 ? 1 : std::max<std::int64_t>(1, kUnitBytes / bytes);  // of a unit
+  const std::int64_t pieces = ceil_div(bytes, kConcatUnitBytes);                                   // of a row
+  const std::int64_t rows = pieces > 1 ? 1 : std::max<std::int64_t>(1, kConcatUnitBytes / bytes);  // of a unit
   parallel_units(threads, ceil_div(p.rows, rows) * pieces, [&](std::int64_t unit, int) {
     const std::int64_t first = unit / pieces * rows, piece = unit % pieces;
-    const Bytes wanted{piece * kUnitBytes, std::min(bytes, (piece + 1) * kUnitBytes)};
+    const Bytes wanted{piece * kConcatUnitBytes, std::min(bytes, (piece + 1) * kConcatUnitBytes)};
     for (std::int64_t row = first; row < std::min(p.rows, first + rows); ++row) {
       copy_part(wanted, a + row * p.a_bytes, 0, p.a_bytes, y + row * bytes);
       copy_part(wanted, b + row * p.b_bytes, p.a_bytes, p.b_bytes, y + row * bytes);

@@ -11,7 +11,7 @@
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kUnitBytes = 1 << 16;
+constexpr std::int64_t kUpsampleUnitBytes = 1 << 16;
 
 template <int kScale, typename T>
 void repeat_elements(const T* x, T* y, std::int64_t count) {
@@ -45,7 +45,7 @@ void upsample_as(const UpsampleProblem& p, const void* x_data, void* y_data, int
   T* y = static_cast<T*>(y_data);
   const std::int64_t in = p.pixels * p.channels, out = in * p.scale_w;  // of a row
   const std::int64_t bytes = out * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t rows = std::max<std::int64_t>(1, kUnitBytes / (p.scale_h * bytes));  // of input, in a unit
+  const std::int64_t rows = std::max<std::int64_t>(1, kUpsampleUnitBytes / (p.scale_h * bytes));  // of input, in a unit
   parallel_units(threads, ceil_div(p.rows, rows), [&](std::int64_t unit, int) {
     for (std::int64_t row = unit * rows; row < std::min(p.rows, (unit + 1) * rows); ++row) {
       T* const first = y + row * p.scale_h * out;
