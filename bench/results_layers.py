@@ -174,6 +174,6 @@ def samples(record: dict, name: str, *, gpu: bool = False) -> list[Sample]:
     for kind, problem, ratio in read(record):
         layers[kind].append((problem, ratio))
     return [
-        Sample(name, replace(kind, batch=batch_of([problem for problem, _ in found], gpu=gpu)), tuple(found))
+        Sample(name, replace(kind, batch=kind.batch or batch_of([problem for problem, _ in found], gpu=gpu)), tuple(found))
         for kind, found in layers.items()
     ]
