@@ -23,7 +23,7 @@ class Console {
   /// Error(invalid_argument) if that is where the JSON is to go.
   void leave_standard_output();
   /// "[3/44] vgg_b1 f32 warm", replaced by the next progress or print. Where standard error is no terminal, a line
-  /// every few seconds.
+  /// every ten seconds.
   void progress(std::size_t done, std::size_t total, const std::string& what);
   /// Removes the progress line.
   void finish_progress();

@@ -15,7 +15,7 @@ namespace gable::bench {
 /// Host tensors of an op's inputs; inputs that it does not have are empty.
 struct OpData {
   Tensor x;
-  Tensor second;  ///< the second operand of an addition
+  Tensor second;  ///< of an addition or a concat
   Tensor weights;
   Tensor bias;
 

@@ -16,8 +16,8 @@ namespace gable::cpu {
 constexpr int kMaxTilePixels = 28;
 constexpr int kMaxImagePairPixels = 7;
 constexpr int kMaxTileVectors = 2;
-/// Near pixels: those of a strip of this many input lanes, with stride 1. Tiles of one vector address them by
-/// constants.
+/// Near pixels: those of a strip of this many input lanes that leaves no column out, with stride 1. Tiles of one vector
+/// address them by constants.
 constexpr int kNearPitch = 16;
 constexpr int kMaxNearPairPixels = kMaxTilePixels / 2;
 /// The index of half a vector among numbers of vectors.

@@ -16,7 +16,7 @@ namespace gable::cpu::HWY_NAMESPACE {
 /// The narrow register tiles and those of two images.
 void fill_other_tiles(Conv2dKernels& kernels);
 
-/// The register tiles of pixels a constant pitch apart, where the core prefers them.
+/// The register tiles of near pixels, and whether this core prefers them.
 void fill_near_tiles(Conv2dKernels& kernels);
 
 }  // namespace gable::cpu::HWY_NAMESPACE
