@@ -118,11 +118,13 @@ UpsampleProblem problem_of(const Upsample& u) {
           .element_bytes = static_cast<int>(size_of(u.dtype))};
 }
 
-ErrorBound f32_bound(const Activate& activate) {
+ErrorBound unweighted_bound(const Op& op) {
+  const auto* const activate = std::get_if<Activate>(&op);
   // Beside a term of x's magnitude, the results of these have one of their own: they are not near 0 where x is.
-  const bool is_bounded = activate.function == Function::tanh || activate.function == Function::sigmoid ||
-                          activate.function == Function::hard_sigmoid;
-  return f32_accumulation_bound(1, activate.dtype, is_bounded ? Activation::tanh : Activation::none);
+  const bool is_bounded =
+      activate != nullptr && (activate->function == Function::tanh || activate->function == Function::sigmoid ||
+                              activate->function == Function::hard_sigmoid);
+  return f32_accumulation_bound(1, dtype_of(op), is_bounded ? Activation::tanh : Activation::none);
 }
 
 bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }

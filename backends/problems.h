@@ -17,8 +17,8 @@ ActivateProblem problem_of(const Activate& activate);
 ConcatProblem problem_of(const Concat& concat);
 UpsampleProblem problem_of(const Upsample& upsample);
 
-/// The bound of a kernel that computes the function in f32.
-ErrorBound f32_bound(const Activate& activate);
+/// The bound of a kernel that computes an op without weights in f32.
+ErrorBound unweighted_bound(const Op& op);
 
 /// An op with weights as the convolution kernels take it: a matrix product is a 1x1 convolution, and images of one
 /// column are images of one row.

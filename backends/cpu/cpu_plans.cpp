@@ -19,15 +19,13 @@ PlanDetails details_of(const Op& op, const CpuPlace& place, std::size_t workspac
   const std::string kernel(name(op));
   const Add* const add = std::get_if<Add>(&op);
   const std::string fused = add != nullptr && add->activation == Activation::relu ? "; relu fused" : "";
-  const Activate* const activate = std::get_if<Activate>(&op);
-  return {
-      .kernel = kernel,
-      .explanation = "cpu: kernel " + kernel + ", target " + std::string(place.target.name) + "; " +
-                     std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads") + fused,
-      .fused = true,
-      .bound = activate != nullptr ? f32_bound(*activate) : f32_accumulation_bound(1, dtype_of(op), Activation::none),
-      .workspace_bytes = workspace_bytes,
-      .threads = place.threads};
+  return {.kernel = kernel,
+          .explanation = "cpu: kernel " + kernel + ", target " + std::string(place.target.name) + "; " +
+                         std::to_string(place.threads) + (place.threads == 1 ? " thread" : " threads") + fused,
+          .fused = true,
+          .bound = unweighted_bound(op),
+          .workspace_bytes = workspace_bytes,
+          .threads = place.threads};
 }
 
 class CpuMaxPool final : public PlanImpl {

@@ -16,12 +16,10 @@ namespace {
 /// The details of an op without weights, whose kernel has the op's name.
 PlanDetails details_of(const Op& op, const CudaDevice& device) {
   const std::string kernel(name(op));
-  const Activate* const activate = std::get_if<Activate>(&op);
-  return {
-      .kernel = kernel,
-      .explanation = "cuda: kernel " + kernel + " on " + device.properties().name,
-      .fused = true,
-      .bound = activate != nullptr ? f32_bound(*activate) : f32_accumulation_bound(1, dtype_of(op), Activation::none)};
+  return {.kernel = kernel,
+          .explanation = "cuda: kernel " + kernel + " on " + device.properties().name,
+          .fused = true,
+          .bound = unweighted_bound(op)};
 }
 
 /// An op without weights, and the launch that does it.

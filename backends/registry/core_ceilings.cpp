@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 // sample before that.
 constexpr double kProbeSeconds = 0.5e-3, kSampleSeconds = 0.1e-3;
 constexpr double kBetweenSamples = 1e-3;
+constexpr std::size_t kMostSamples = 32;  // of a process that opens `auto` often and never needs the rate
 constexpr const char* kWorkName = "1e9 multiply-adds of f32, one core";
 constexpr double kWorkDone = 1e9;
 
@@ -46,7 +47,8 @@ class CoreCeilings {
   void sample() {
     const std::lock_guard guard(mutex_);
     if (rate_ <= 0 && samples_.empty()) rate_ = remembered();
-    if (rate_ > 0 || std::chrono::duration<double>(Clock::now() - last_sample_).count() < kBetweenSamples) return;
+    if (rate_ > 0 || samples_.size() == kMostSamples) return;
+    if (std::chrono::duration<double>(Clock::now() - last_sample_).count() < kBetweenSamples) return;
     samples_.push_back(cpu::measured_multiply_adds(kSampleSeconds));
     last_sample_ = Clock::now();
   }
