@@ -230,6 +230,16 @@ def test_layers_take_every_function_also_behind_a_pool():
     np.testing.assert_allclose(layer(rows), exact, rtol=1e-5, atol=1e-6)
 
 
+def test_a_device_without_a_layers_function_refuses_the_layer():
+    if not any(info.uri == "onednn" and info.reason is None for info in gable.devices()):
+        pytest.skip("oneDNN is not available")
+    for make in (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="silu", device="onednn"),
+                 lambda: gable.Linear(values(4, 2), activation="silu", device="onednn")):
+        with pytest.raises(gable.Error, match="activation is 'silu', which device 'onednn' can't run") as failure:
+            make()
+        assert failure.value.code == "unsupported"
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_a_step_of_a_u_net_joins_a_skip_with_what_was_upsampled(dtype):
     skip, deep = values(2, 3, 6, 10).astype(dtype), values(2, 5, 3, 5).astype(dtype)
@@ -332,6 +342,8 @@ def test_out_is_written_and_checked():
         (lambda: gable.Conv2d(np.zeros((4, 2, 1, 1))), "invalid_argument", r"weights.astype\('float32'\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), values(3)), "invalid_argument", r"bias is \(3,\)"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="swish"), "invalid_argument", "none, relu, tanh, relu6, sigm"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation=np.tanh), "invalid_argument", "activation is <ufunc"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation=np.ones(2)), "invalid_argument", "must be one of none"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="silu", max_pool=2), "invalid_argument", "max_pool2d"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device="cpus"), "unavailable", "cpus"),
         (lambda: gable.Conv2d(values(4, 2, 1, 1), device=0), "invalid_argument", "device is 0"),

@@ -164,15 +164,15 @@ def _data(array: np.ndarray | None) -> _pointer:
 
 
 def _index(value: str, names: tuple[str, ...], what: str) -> int:
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise _wrong(f"{what} is {value!r}; it must be one of {', '.join(names)}")
     return names.index(value)
 
 
 def _activations(activation: str | None, is_pooled: bool = False) -> tuple[int, str | None]:
     """The activation that a layer's kernels compute, by its number, and the function of a pass of its own behind them."""
-    name = activation or "none"
-    if name in ACTIVATIONS:
+    name = "none" if activation is None else activation
+    if isinstance(name, str) and name in ACTIVATIONS:
         return ACTIVATIONS.index(name), None
     _index(name, (*ACTIVATIONS, *(function for function in FUNCTIONS if function not in ACTIVATIONS)), "activation")
     if is_pooled and name in NOT_MONOTONE:
@@ -423,10 +423,23 @@ class _Layer:
         self._plans = _Plans()
         if self._bias is not None and (self._bias.dtype != np.float32 or self._bias.shape != (outputs,)):
             raise _wrong(f"bias is {self._bias.shape} of {self._bias.dtype}; it must be ({outputs},) of float32")
+        self._function_plan((1, 1, 1, 1))  # a device without the function refuses the layer, not its first input
+
+    def _function_plan(self, shape: tuple[int, ...]) -> _Plan | None:
+        if self._function is None:
+            return None
+        description = CActivate(dtype=self._dtype, function=FUNCTIONS.index(self._function))
+        description.shape[:] = shape
+        try:
+            return _Plan(self.device, "gable_plan_activate", description)
+        except Error as error:
+            raise Error(error.code, f"activation is {self._function!r}, which device {self.device.uri!r} can't run behind "
+                        f"the layer: {error}") from error
 
     def _plan(self, shape: tuple[int, ...]) -> tuple[_Plan, _Handle]:
         def make() -> _Plan:
             plan = _Plan(self.device, self._make, self._description(shape))
+            plan.function = self._function_plan(plan.output_shape)
             plan.packed = self._packed.of(plan)
             return plan
 
@@ -448,7 +461,9 @@ class _Layer:
         plan, packed = self._plan(shape)
         y = _result(out, self._output_shape(plan), x.dtype)
         _call("gable_run", plan.pointer, _data(x), packed.pointer, _data(self._bias), _data(y), None)
-        return y if self._function is None else activate(y, self._function, device=self.device, out=y)
+        if plan.function is not None:
+            _call("gable_run_activate", plan.function.pointer, _data(y), _data(y), None)
+        return y
 
 
 class Conv2d(_Layer):
@@ -590,7 +605,7 @@ def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
     device, a, b = _device(device), _plain(a), _plain(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
-    description = CAdd(dtype=_dtype(a, "a"), activation=_index(activation or "none", ACTIVATIONS, "activation"))
+    description = CAdd(dtype=_dtype(a, "a"), activation=_index("none" if activation is None else activation, ACTIVATIONS, "activation"))
     description.shape[:] = _four(a.shape)
     plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
     c = _result(out, a.shape, a.dtype)
