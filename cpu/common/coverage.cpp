@@ -103,6 +103,12 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "add",
     "add_non_temporal",
     "add_in_tiles",
+    "activate",
+    "activate_non_temporal",
+    "concat_rows",
+    "concat_pieces",
+    "upsample_elements",
+    "upsample_pixels",
     "transpose_2byte",
     "transpose_4byte",
     "transpose_non_temporal",
@@ -143,6 +149,12 @@ bool needs_lines(Path path) {
          path == Path::pointwise_held_weights || path == Path::conv2d_near_pixels;
 }
 
+/// Copies, which the C++ library makes: compiled for no target, and noted on the best one.
+constexpr bool copies(Path path) {
+  return path == Path::concat_rows || path == Path::concat_pieces || path == Path::upsample_elements ||
+         path == Path::upsample_pixels;
+}
+
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;
 
 std::atomic<bool>& flag_of(Path path, const Target& target, PathUnit unit) {
@@ -172,6 +184,7 @@ std::vector<PathCoverage> path_coverage() {
     for (const Target& target : compiled_targets()) {
       if (!exists_on(path, target)) continue;
       if (needs_lines(path) && target.name != "avx512") continue;
+      if (copies(path) && &target != &best_target()) continue;
       if (needs_single_halves(path)) continue;  // the tests emulate tiles, which have none
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
     }

@@ -19,6 +19,7 @@
 #include <array>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/stream-inl.h"
 #include "cpu/common/tanh-inl.h"
@@ -149,6 +150,7 @@ void activate(const ActivateProblem& problem, const void* x, void* y, const Targ
   // In place, the lines are in the caches when they are written.
   const bool non_temporal = x != y && beyond_last_level(count * static_cast<std::int64_t>(size_of(problem.dtype))) &&
                             reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  note_path(non_temporal ? Path::activate_non_temporal : Path::activate, target);
   const std::int64_t elements = non_temporal ? 1 << 20 : 1 << 14;
   const auto block = activate_function_of(target, problem, non_temporal);
   parallel_units(threads, ceil_div(count, elements),

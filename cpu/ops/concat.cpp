@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <gable/problem.h>
+#include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
 
 namespace gable::cpu {
@@ -30,7 +31,8 @@ void concat(const ConcatProblem& p, const void* a_data, const void* b_data, void
   const char* b = static_cast<const char*>(b_data);
   char* y = static_cast<char*>(y_data);
   const std::int64_t bytes = p.a_bytes + p.b_bytes;
-  const std::int64_t pieces = ceil_div(bytes, kConcatUnitBytes);                                   // of a row
+  const std::int64_t pieces = ceil_div(bytes, kConcatUnitBytes);  // of a row
+  note_path(pieces > 1 ? Path::concat_pieces : Path::concat_rows, best_target());
   const std::int64_t rows = pieces > 1 ? 1 : std::max<std::int64_t>(1, kConcatUnitBytes / bytes);  // of a unit
   parallel_units(threads, ceil_div(p.rows, rows) * pieces, [&](std::int64_t unit, int) {
     const std::int64_t first = unit / pieces * rows, piece = unit % pieces;

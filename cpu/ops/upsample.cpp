@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <gable/problem.h>
+#include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
 
 namespace gable::cpu {
@@ -58,6 +59,7 @@ void upsample_as(const UpsampleProblem& p, const void* x_data, void* y_data, int
 }  // namespace
 
 void upsample(const UpsampleProblem& problem, const void* x, void* y, int threads) {
+  note_path(problem.channels == 1 ? Path::upsample_elements : Path::upsample_pixels, best_target());
   const auto upsample_elements = problem.element_bytes == 2 ? upsample_as<std::uint16_t> : upsample_as<std::uint32_t>;
   upsample_elements(problem, x, y, threads);
 }

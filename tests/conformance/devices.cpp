@@ -13,8 +13,6 @@ namespace {
 
 }  // namespace
 
-[[maybe_unused]] const int kNoCache = setenv("GABLE_CACHE", "off", 1);
-
 std::vector<Device> available_devices() {
   const char* only = std::getenv("GABLE_TEST_BACKEND");
   std::vector<Device> found;
