@@ -23,6 +23,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "cpu/common/broadcast_products-inl.h"
 #include "cpu/common/fast_copies.h"
 #include "cpu/common/output_tile-inl.h"
 #include "cpu/common/pixel_pitch-inl.h"
@@ -90,6 +91,7 @@ struct Tile {
   /// Whether a run prefetches all its lines at once: a small tile has too few lines to fill the line buffers, and its
   /// short steps leave no issue slots for prefetches.
   static constexpr bool kPrefetchAtOnce = kAll <= 8;
+  static constexpr int kBasePixels = base_pixels(kVectors);
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
   /// Input lanes of a step of the unrolled loop. That loop is for lanes that are neighbours in memory.
   static constexpr int kUnrolled = 4;
@@ -137,22 +139,29 @@ struct Tile {
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(28) for (int p = kPart.begin; p < kPart.end; ++p) {
           const float* x = px.at(base[row][p / kBasePixels], p % kBasePixels) + step;
-          [[maybe_unused]] const V input = hn::Set(d, *x);
-          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-            V& sum = step % 2 == 0 ? acc[row * kPixels + p][v] : odd[row * kPixels + p][v];
-            if constexpr (kVectors == 1) {
-              sum = add_broadcast_product(d, x, weights[v], sum);
-            } else {
-              sum = add_product_of_tile<kAll * kVectors>(d, input, weights[v], sum);
+          V(&sums)[kVectors] = step % 2 == 0 ? acc[row * kPixels + p] : odd[row * kPixels + p];
+          if constexpr (kVectors == 1) {
+            sums[0] = add_broadcast_product(d, x, weights[0], sums[0]);
+          } else if constexpr (has_broadcast_products(kVectors)) {
+            add_products_of_pixel(d, p, x, weights, sums);
+          } else {
+            const V input = hn::Set(d, *x);
+            HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+              sums[v] = add_product_of_tile<kAll * kVectors>(d, input, weights[v], sums[v]);
             }
           }
         }
       }
     }
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
-        const float* next = base[row][b] + x_step;  // a copy: gcc would keep an array behind the asm in memory
-        keep_apart(next);
+      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) {
+        const float* next = base[row][b];  // a copy: gcc would keep an array behind the asm in memory
+        if constexpr (kSteps == kUnrolled) {
+          move_by<kSteps>(next);
+        } else {
+          next += x_step;
+          keep_apart(next);
+        }
         base[row][b] = next;
       }
     }
@@ -202,13 +211,14 @@ struct Tile {
       }
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * pitch;
+        HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * pitch;
       }
-      std::int64_t step = 0;
-      for (; step < unrolled_steps; step += kUnrolled) {
+      for (std::int64_t left = unrolled_steps; left > 0; left -= kUnrolled) {
         multiply_add<kPart, kUnrolled>(base, px, kUnrolled, w, lines, acc, odd());
       }
-      for (; step < steps; ++step) multiply_add<kPart, 1>(base, px, x_step, w, lines, acc, acc);
+      for (std::int64_t left = steps - unrolled_steps; left > 0; --left) {
+        multiply_add<kPart, 1>(base, px, x_step, w, lines, acc, acc);
+      }
       x += runs.x_run;
     }
     if constexpr (kTwoSets) {
@@ -287,7 +297,7 @@ struct Tile {
     }
 #undef GABLE_TILE_PIXEL
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
+      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) {
         const float* next = base[row][b] + kSteps;
         keep_apart(next);
         base[row][b] = next;
@@ -311,7 +321,7 @@ struct Tile {
     PixelPitch px = PixelPitch::of(call.x.px);
     const float* base[kRows][kBases];
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * call.x.row + b * kBasePixels * call.x.px;
+      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * call.x.row + b * kBasePixels * call.x.px;
     }
     std::int64_t step = 0;
     if constexpr (kTogether > 1) {

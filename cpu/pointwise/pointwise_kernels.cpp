@@ -20,6 +20,7 @@
 
 #include <algorithm>
 
+#include "cpu/common/broadcast_products-inl.h"
 #include "cpu/common/core.h"
 #include "cpu/common/pixel_pitch-inl.h"
 #include "cpu/common/vector-inl.h"
@@ -54,6 +55,7 @@ using WholeVector = hn::ScalableTag<float>;
 template <int kPixels, int kVectors, class D = WholeVector>
 struct PointwiseTile {
   using V = hn::Vec<D>;
+  static constexpr int kBasePixels = base_pixels(kVectors);
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
   /// Panels that the tile takes side by side, each a stream of weights.
   static constexpr int kStreams = (kVectors + kPanelVectors - 1) / kPanelVectors;
@@ -89,6 +91,10 @@ struct PointwiseTile {
       px.hide(kPixels);
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
         const float* x = px.at(base[p / kBasePixels], p % kBasePixels) + step;
+        if constexpr (has_broadcast_products(kVectors)) {
+          add_products_of_pixel(d, p, x, weights, acc[step % kSets][p]);
+          continue;
+        }
         [[maybe_unused]] const V input = hn::Set(d, *x);
         HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
           V& sum = acc[step % kSets][p][v];
@@ -100,9 +106,9 @@ struct PointwiseTile {
         }
       }
     }
-    HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
-      const float* next = base[b] + kSteps;  // a copy: gcc would keep an array behind the asm in memory
-      keep_apart(next);
+    HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) {
+      const float* next = base[b];  // a copy: gcc would keep an array behind the asm in memory
+      move_by<kSteps>(next);
       base[b] = next;
     }
     HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
@@ -137,9 +143,8 @@ struct PointwiseTile {
           y += y_pixel;
         }
       }
-      std::int64_t step = 0;
-      for (; step + kUnrolled <= steps; step += kUnrolled) add<kUnrolled>(base, px, stream, acc);
-      for (; step < steps; ++step) add<1>(base, px, stream, acc);
+      for (std::int64_t times = steps / kUnrolled; times > 0; --times) add<kUnrolled>(base, px, stream, acc);
+      for (std::int64_t rest = steps % kUnrolled; rest > 0; --rest) add<1>(base, px, stream, acc);
     }
   }
 
