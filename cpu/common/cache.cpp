@@ -32,6 +32,8 @@ std::int64_t l1_bytes() {
   return found > 0 ? std::clamp<std::int64_t>(found, 32 << 10, 128 << 10) : 32 << 10;
 }
 
+bool l1_has_few_ways() { return l1_bytes() <= 8 * kL1WayBytes; }
+
 std::int64_t l2_bytes() {
   static const std::int64_t found = sysfs_cache_bytes(2);
   return found > 0 ? std::clamp<std::int64_t>(found, 256 << 10, 2 << 20) : 1 << 20;

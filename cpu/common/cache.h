@@ -14,6 +14,9 @@ std::int64_t l1_bytes();
 /// which holds as many lines as L1 has ways.
 constexpr std::int64_t kL1WayBytes = 4096;
 
+/// Whether L1 has eight ways, as those of 32 KiB have.
+bool l1_has_few_ways();
+
 /// Whether the pixels that neighbouring outputs of a tile read lie a multiple of kL1WayBytes apart and so share a set:
 /// a pixel has `channels` of `bytes` each.
 constexpr bool shares_a_set(std::int64_t stride_w, std::int64_t channels, std::int64_t bytes) {

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 
+#include "cpu/common/cache.h"
+
 namespace gable::cpu {
 namespace {
 
@@ -30,6 +32,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_store_nchw",
     "depthwise_in_place",
     "depthwise_widened",
+    "depthwise_copied",
     "depthwise_reaching",
     "depthwise_columns",
     "depthwise_multiplied",
@@ -185,6 +188,7 @@ std::vector<PathCoverage> path_coverage() {
       if (!exists_on(path, target)) continue;
       if (needs_lines(path) && target.name != "avx512") continue;
       if (copies(path) && &target != &best_target()) continue;
+      if (path == Path::depthwise_copied && !l1_has_few_ways()) continue;
       if (needs_single_halves(path)) continue;  // the tests emulate tiles, which have none
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
     }

@@ -31,6 +31,7 @@ enum class Path {
   conv2d_store_nchw,
   depthwise_in_place,
   depthwise_widened,
+  depthwise_copied,
   depthwise_reaching,
   depthwise_columns,
   depthwise_multiplied,

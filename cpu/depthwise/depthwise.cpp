@@ -143,13 +143,14 @@ class DepthwisePlan::UnitBlock {
     call_.vectors.count = block_.vectors.vectors;
     call_.vectors.paired = b_.sections[block_.section].paired;
     last_image_ = image + 1 == p_.n;
-    place_rows(b_.stages_input, b_.stores_rows);
+    place_rows(b_.stages_input || b_.copies_input, b_.stores_rows);
   }
 
   void compute() {
     const std::int64_t end = std::min(first_row_ + b_.unit_rows, p_.ho);
     for (const PixelBlock& pixels : b_.pixel_blocks) {
       staged_ = 0;
+      first_copied_ = kNone;
       for (std::int64_t row = first_row_; row < end;) {
         if (takes_row_tiles(row, end)) {
           compute_row_tiles(pixels, row);
@@ -168,7 +169,7 @@ class DepthwisePlan::UnitBlock {
     staged_rows_ = staged;
     stored_rows_ = stored;
     const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // offset of the last vector in f32 rows
-    x_pitch_ = staged ? block_.vectors.vectors * lanes_ : b_.x_steps.pixel;
+    x_pitch_ = b_.copies_input ? b_.copied_pixel : staged ? block_.vectors.vectors * lanes_ : b_.x_steps.pixel;
     y_pitch_ = stored ? block_.vectors.vectors * lanes_ : b_.y_steps.pixel;
     call_.vectors.last = {.x = staged ? in_rows : block_.vectors.last,
                           .y = stored ? in_rows : block_.vectors.last,
@@ -192,7 +193,12 @@ class DepthwisePlan::UnitBlock {
     const TapRange taps = rows.inside(row);
     const bool reaches = may_reach(row, rows, taps);
     if (b_.reaches && staged_rows_ == reaches) place_rows(!reaches, b_.stores_rows && !reaches);
-    if (staged_rows_ && taps.begin < taps.end) stage(pixels, rows, row, taps);
+    if (staged_rows_ && taps.begin < taps.end) {
+      // Not from the first tap inside the image: with dilation, later rows of output may read rows before it.
+      const std::int64_t first = std::max<std::int64_t>(0, rows.first(row));
+      const std::int64_t end_row = rows.first(row) + (taps.end - 1) * p_.dilation_h + 1;
+      stage(pixels, first, end_row);
+    }
     list_runs(rows, row, taps);
     const DType type = reaches ? p_.dtype : b_.tile_type;
     const DepthwiseTileFunction* functions =
@@ -227,19 +233,23 @@ class DepthwisePlan::UnitBlock {
   }
 
   void compute_row_tiles(const PixelBlock& pixels, std::int64_t row) {
-    if (staged_rows_) place_rows(false, false);
+    if (staged_rows_ && !b_.copies_input) place_rows(false, false);
     call_.y.part = b_.reaches ? static_cast<int>(p_.k) : 0;
     const DepthwiseTileFunction* functions =
         block_.tiles->row_tiles[static_cast<int>(p_.dtype)][plan_.columns_.tile_stride() - 1];
-    const char* x = x_ + row_axis(p_).first(row) * p_.w * p_.c * element_;
+    const std::int64_t first = row_axis(p_).first(row);
+    if (staged_rows_) stage(pixels, first, first + (kRowTileRows - 1) * p_.stride_h + kRowTileTaps);
+    const char* x =
+        staged_rows_ ? reinterpret_cast<const char*>(workspace_row(first)) : x_ + first * p_.w * p_.c * element_;
+    const std::int64_t first_column = staged_rows_ ? pixels.first_column : 0;
     char* y = y_ + row * p_.wo * p_.k * element_;
-    call_.x.row = p_.w * p_.c;
+    call_.x.row = staged_rows_ ? elements_of(b_.row_floats) : p_.w * p_.c;
     call_.y.row = p_.wo * p_.k;
-    call_.x.prefetch_bytes = b_.prefetches ? kRowTileRows * p_.stride_h * p_.w * p_.c * element_ : 0;
+    call_.x.prefetch_bytes = b_.prefetches && !staged_rows_ ? kRowTileRows * p_.stride_h * p_.w * p_.c * element_ : 0;
     for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
       const AxisTile& tile = b_.tiles[i];
       call_.taps.positions = b_.positions.data() + tile.positions_at;
-      call_.x.first = x + tile.input * x_pitch_ * element_;
+      call_.x.first = x + (tile.input - first_column) * x_pitch_ * element_;
       call_.y.first = y + tile.first * y_pitch_ * element_;
       call_.tiles = tile.count;
       functions[tile.outputs - 1](call_);
@@ -250,7 +260,7 @@ class DepthwisePlan::UnitBlock {
     TapRun* next = runs_;
     for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
       const std::int64_t source = rows.first(row) + kh * p_.dilation_h;
-      const std::int64_t x = staged_rows_ ? ring_row(source) - ring_ : source * b_.x_steps.row;
+      const std::int64_t x = staged_rows_ ? elements_of(workspace_row(source) - ring_) : source * b_.x_steps.row;
       for (std::int64_t run = 0; run < plan_.columns_.runs(); ++run) {
         const std::int64_t tap = plan_.columns_.run_tap(run);
         *next++ = {x + tap * p_.dilation_w * x_pitch_, (kh * p_.s + tap) * lanes_,
@@ -258,30 +268,54 @@ class DepthwisePlan::UnitBlock {
       }
     }
     call_.taps.run_count = next - runs_;
-    const bool prefetches = b_.prefetches && call_.taps.run_count > 0;
+    const bool prefetches = b_.prefetches && !staged_rows_ && call_.taps.run_count > 0;
     call_.x.prefetch_bytes = prefetches ? p_.stride_h * b_.x_steps.row * element_ : 0;
   }
 
-  float* ring_row(std::int64_t source) const { return ring_ + source % b_.ring_rows * b_.row_floats; }
+  /// Elements of what tiles read.
+  std::int64_t elements_of(std::int64_t floats) const {
+    return floats * static_cast<std::int64_t>(sizeof(float) / size_of(b_.tile_type));
+  }
+  float* workspace_row(std::int64_t source) const {
+    return ring_ + (b_.copies_input ? source - first_copied_ : source % b_.ring_rows) * b_.row_floats;
+  }
 
-  /// Widens the input rows that a row of output reads, unless they are in the ring already.
-  void stage(const PixelBlock& pixels, const WindowAxis& rows, std::int64_t row, const TapRange& taps) {
-    // Not from the first tap inside the image: with dilation, later rows of output may read rows before it.
-    const std::int64_t first = std::max<std::int64_t>(0, rows.first(row));
-    const std::int64_t end = rows.first(row) + (taps.end - 1) * p_.dilation_h + 1;
-    const std::int64_t multiplier = p_.k / p_.c;
-    const auto& widen = multiplier == 1 ? block_.rows->widen : block_.rows->widen_multiplied;
+  /// Widens or copies the input rows [first, end), unless they are in the workspace already.
+  void stage(const PixelBlock& pixels, std::int64_t first, std::int64_t end) {
+    if (b_.copies_input && (first_copied_ == kNone || end > first_copied_ + b_.ring_rows)) {
+      first_copied_ = staged_ = first;  // the rows of the last window are copied again
+    }
     for (std::int64_t source = std::max(first, staged_); source < end; ++source) {
-      widen[static_cast<int>(p_.dtype)]({.x = x_ + (source * p_.w + pixels.first_column) * p_.c * element_,
-                                         .x_step = p_.c,
-                                         .row = ring_row(source),
-                                         .row_step = x_pitch_,
-                                         .pixels = pixels.columns,
-                                         .lanes = block_.vectors,
-                                         .multiplier = multiplier,
-                                         .first_of_input = block_.first % multiplier});
+      const char* x = x_ + (source * p_.w + pixels.first_column) * p_.c * element_;
+      if (b_.copies_input) {
+        copy(pixels, x, workspace_row(source));
+      } else {
+        widen(pixels, x, workspace_row(source));
+      }
     }
     staged_ = std::max(staged_, end);
+  }
+
+  void copy(const PixelBlock& pixels, const char* x, float* row) const {
+    block_.rows->copy({.x = x,
+                       .x_step = p_.c * element_,
+                       .row = reinterpret_cast<char*>(row),
+                       .row_step = b_.copied_pixel * element_,
+                       .pixels = pixels.columns,
+                       .bytes = block_.vectors.channels * element_});
+  }
+
+  void widen(const PixelBlock& pixels, const char* x, float* row) const {
+    const std::int64_t multiplier = p_.k / p_.c;
+    const auto& widen = multiplier == 1 ? block_.rows->widen : block_.rows->widen_multiplied;
+    widen[static_cast<int>(p_.dtype)]({.x = x,
+                                       .x_step = p_.c,
+                                       .row = row,
+                                       .row_step = x_pitch_,
+                                       .pixels = pixels.columns,
+                                       .lanes = block_.vectors,
+                                       .multiplier = multiplier,
+                                       .first_of_input = block_.first % multiplier});
   }
 
   void narrow(const PixelBlock& pixels, std::int64_t row) const {
@@ -294,6 +328,8 @@ class DepthwisePlan::UnitBlock {
                                                      .tanh = p_.activation == Activation::tanh});
   }
 
+  static constexpr std::int64_t kNone = -1;
+
   DepthwisePlan& plan_;
   const Run& run_;
   const DepthwiseBlocking& b_;
@@ -303,7 +339,9 @@ class DepthwisePlan::UnitBlock {
   float* ring_;
   float* results_;
   TapRun* runs_;
-  std::int64_t first_row_ = 0, staged_ = 0, x_pitch_ = 0, y_pitch_ = 0;
+  std::int64_t first_row_ = 0, x_pitch_ = 0, y_pitch_ = 0;
+  std::int64_t staged_ = 0;            // the input row behind the last one in the workspace
+  std::int64_t first_copied_ = kNone;  // the one at its beginning, of copied rows
   bool staged_rows_ = false, stored_rows_ = false, last_image_ = false;
   const char* x_ = nullptr;
   char* y_ = nullptr;
@@ -311,7 +349,10 @@ class DepthwisePlan::UnitBlock {
 };
 
 void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
-  note_path(blocking_.stages_input ? Path::depthwise_widened : Path::depthwise_in_place, *target_);
+  note_path(blocking_.stages_input   ? Path::depthwise_widened
+            : blocking_.copies_input ? Path::depthwise_copied
+                                     : Path::depthwise_in_place,
+            *target_);
   if (blocking_.row_tile_outputs > 0) note_path(Path::depthwise_row_tiles, *target_);
   if (blocking_.x_steps.row < blocking_.x_steps.pixel) note_path(Path::depthwise_columns, *target_);
   if (blocking_.reaches) note_path(Path::depthwise_reaching, *target_);
@@ -340,8 +381,9 @@ Conv2dDescription DepthwisePlan::description() const {
   const std::int64_t channels = b.unit_blocks > 1 ? problem_.k : b.channel_blocks.front().vectors.channels;
   d.blocking = "unit " + text(b.unit_rows) + " rows x " + text(channels) + " channels in blocks of " +
                text(b.pixel_blocks.front().pixels) + " pixels, " + text(b.units()) + " units";
-  d.fusion = std::string(b.stages_input ? "input widened in L1" : "input in place") + ", " +
-             describe_epilogue(problem_, true, !b.stores_rows) + (non_temporal() ? ", non-temporal stores" : "");
+  const char* const input = b.stages_input ? "input widened in L1" : b.copies_input ? "input copied" : "input in place";
+  d.fusion = std::string(input) + ", " + describe_epilogue(problem_, true, !b.stores_rows) +
+             (non_temporal() ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

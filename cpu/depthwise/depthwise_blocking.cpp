@@ -23,6 +23,7 @@ constexpr double kSharedPixels = 2;
 /// The start of a unit and the rows that it reads beside its own: as long as it takes to add so many products to each
 /// output of a row, but at most a row.
 constexpr double kHaloProducts = 9;
+constexpr std::int64_t kLineBytes = 64;
 /// Pointwise pixels are computed in rows of at most this many.
 constexpr std::int64_t kPointwiseRow = 256;
 
@@ -128,6 +129,7 @@ class Blocking {
     const bool in_place = b_.reaches || !(b_.stages_input || b_.stores_rows);
     const bool whole = b_.sections.front().target == &target;
     b_.row_tile_outputs = in_place && whole ? row_tile_outputs(p_, target) : 0;
+    b_.copies_input = in_place && !b_.reaches && !swaps_ && shares_sets();
     b_.prefetches = !b_.stages_input && (p_.x_elements() + p_.y_elements()) * element_bytes() > l3_bytes() / 2;
   }
 
@@ -152,10 +154,32 @@ class Blocking {
   }
 
  private:
+  /// Rows of input under a row of outputs, or under those of a row tile.
+  std::int64_t copied_window_rows() const { return (p_.r - 1) * p_.dilation_h + 1 + (kRowTileRows - 1) * p_.stride_h; }
   /// Whether L2 holds the staged rows of a window and their outputs without cutting them into blocks of pixels: a block
   /// would overwrite the first pixels of the block beside it.
   bool staged_rows_fit() const {
     return floats_of(p_.wo) * b_.sections.front().lanes * static_cast<std::int64_t>(sizeof(float)) <= l2_bytes() / 2;
+  }
+  /// Whether the pixels under a tile share so few sets of L1 that their lines leave it before the next vector of a
+  /// line, or a tile of the next rows, reads them, and copies of them pay. A multiple of a way's bytes apart they share
+  /// one set, of half of them two. Where no window overlaps another, whole vectors are not read again.
+  bool shares_sets() const {
+    constexpr std::int64_t kWindow = 9, kWays = 8;
+    const bool overlaps = p_.s > p_.stride_w || p_.r > p_.stride_h;
+    if (!l1_has_few_ways() || p_.r == 1 || p_.s == 1 || !overlaps) return false;
+    if (copied_window_rows() * p_.w * kBlockBytes > l2_bytes() / 2) return false;  // the copies would leave L2
+    const bool paired = b_.sections.front().paired;
+    // Pairs are loaded once, but twice in row tiles, of which those without stride read fewer pixels.
+    if (paired && b_.row_tile_outputs == 0) return false;
+    const bool parts = b_.sections.front().lanes * element_bytes() < kLineBytes;  // a line is several vectors
+    const bool often = paired ? p_.stride_w > 1 : parts && p_.r * p_.s >= kWindow;
+    const std::int64_t pixel = p_.c * element_bytes();
+    const std::int64_t sets = pixel % kL1WayBytes == 0 ? 1 : 2;
+    return pixel % (kL1WayBytes / sets) == 0 && (sets == 1 || often) && pixels_under_tiles() > 2 * sets * kWays;
+  }
+  std::int64_t pixels_under_tiles() const {
+    return std::min(p_.h, copied_window_rows()) * columns_under(kMaxTileOutputs);
   }
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
   static std::int64_t l1_floats() { return l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)); }
@@ -288,6 +312,9 @@ class Blocking {
     }
   }
 
+  /// So many bytes or a cache line more: an odd number of lines.
+  static std::int64_t odd_lines(std::int64_t bytes) { return (ceil_div(bytes, kLineBytes) | 1) * kLineBytes; }
+
   void lay_out() {
     std::int64_t lanes = 0, columns = 0, pixels = 0;
     for (const ChannelBlock& block : b_.channel_blocks) {
@@ -297,8 +324,16 @@ class Blocking {
       columns = std::max(columns, block.columns);
       pixels = std::max(pixels, block.pixels);
     }
-    b_.ring_rows = b_.stages_input ? std::min(p_.h, (p_.r - 1) * p_.dilation_h + 1) : 0;
-    b_.row_floats = static_cast<std::int64_t>(line_floats(columns * lanes));
+    if (b_.copies_input) {
+      constexpr std::int64_t kFloat = sizeof(float);
+      b_.copied_pixel = odd_lines(lanes * element_bytes()) / element_bytes();
+      b_.row_floats = std::max<std::int64_t>(1, columns) * b_.copied_pixel * element_bytes() / kFloat;
+      // The rows of the last window are copied again when the others are full.
+      b_.ring_rows = std::min(p_.h, std::max(l2_bytes() / 4 / kFloat / b_.row_floats, copied_window_rows()));
+    } else {
+      b_.ring_rows = b_.stages_input ? std::min(p_.h, (p_.r - 1) * p_.dilation_h + 1) : 0;
+      b_.row_floats = static_cast<std::int64_t>(line_floats(columns * lanes));
+    }
     b_.result_floats = b_.stores_rows ? static_cast<std::int64_t>(line_floats(pixels * lanes)) : 0;
   }
 

@@ -59,12 +59,14 @@ struct DepthwiseBlocking {
   Conv2dProblem problem;
   ImageSteps x_steps, y_steps;  // of the problem above
   bool stages_input;            // tiles read f32 rows in the workspace, else the image
+  bool copies_input;            // tiles read rows in the workspace that are as in the image, but for the distance of
+                                // their pixels: in the image these share too few sets of L1
   bool stores_rows;             // tiles write f32 rows in the workspace, else y
   bool reaches;                 // fewer channels than lanes: where they may, vectors reach into the next pixels of the
                                 // image and of y, and these rows are neither staged nor stored from the workspace
   DType tile_type;              // what tiles read and write
   std::int64_t row_tile_outputs;  // of the row tiles for the rows that read no padding rows; 0: there are none
-  bool prefetches;                // the tensors exceed half of L3: tiles prefetch the next row's input
+  bool prefetches;                // the tensors exceed half of L3: tiles prefetch the next row's input, if not copied
   std::int64_t unit_rows, row_blocks;
   std::int64_t unit_blocks;  // of channels, in a unit
   std::vector<ChannelSection> sections;
@@ -72,8 +74,10 @@ struct DepthwiseBlocking {
   std::vector<AxisTile> tiles;
   std::vector<Positions> positions;
   std::vector<PixelBlock> pixel_blocks;
-  // A thread's workspace, in floats: a ring of input rows, then a row of results.
+  // A thread's workspace, in floats: input rows, then a row of results. Staged rows are a ring; copied rows follow one
+  // another, since row tiles read several.
   std::int64_t ring_rows, row_floats, result_floats;
+  std::int64_t copied_pixel;  // elements between the pixels of copied rows
 
   std::int64_t units() const {
     return problem.n * row_blocks * (static_cast<std::int64_t>(channel_blocks.size()) / unit_blocks);

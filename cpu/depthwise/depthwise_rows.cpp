@@ -131,6 +131,24 @@ struct DepthwiseRows {
   }
 };
 
+/// The last vector of a pixel overlaps the one before it where they do not divide its bytes.
+void copy_pixels(const CopyCall& caller) {
+  const CopyCall call = caller;
+  const hn::ScalableTag<std::uint8_t> d;
+  const auto vector = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* x = reinterpret_cast<const std::uint8_t*>(call.x);
+  auto* row = reinterpret_cast<std::uint8_t*>(call.row);
+  const std::int64_t last = call.bytes - vector;
+  constexpr std::int64_t kAhead = 2;  // pixels that are prefetched
+  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, x += call.x_step, row += call.row_step) {
+    for (std::int64_t at = 0; at < last; at += vector) {
+      __builtin_prefetch(x + at + kAhead * call.x_step);
+      hn::StoreU(hn::LoadU(d, x + at), d, row + at);
+    }
+    hn::StoreU(hn::LoadU(d, x + last), d, row + last);
+  }
+}
+
 template <DType kType>
 void fill_rows(RowKernels& kernels) {
   kernels.widen[static_cast<int>(kType)] = &DepthwiseRows<kType>::widen;
@@ -144,6 +162,7 @@ const RowKernels& depthwise_row_kernels_here() {
     fill_rows<DType::f32>(made);
     fill_rows<DType::f16>(made);
     fill_rows<DType::bf16>(made);
+    made.copy = &copy_pixels;
     return made;
   }();
   return kernels;

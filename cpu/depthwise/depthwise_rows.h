@@ -37,11 +37,21 @@ struct NarrowCall {
   bool tanh;
 };
 
+/// Steps and a pixel's bytes, at least those of a vector.
+struct CopyCall {
+  const char* x;
+  std::int64_t x_step;
+  char* row;
+  std::int64_t row_step;
+  std::int64_t pixels, bytes;
+};
+
 /// Indexed by DType.
 struct RowKernels {
   void (*widen[3])(const WidenCall&);
   void (*widen_multiplied[3])(const WidenCall&);
   void (*narrow[3])(const NarrowCall&);
+  void (*copy)(const CopyCall&);
 };
 const RowKernels& depthwise_row_kernels(const Target& target);
 

@@ -303,6 +303,42 @@ TEST_CASE("depthwise: windows of one column, whose tiles lie along the columns o
   }
 }
 
+TEST_CASE("depthwise: pixels that share sets of L1 are copied, in several parts where images are tall") {
+  std::mt19937 random(37);
+  for (const std::int64_t stride : {1, 2}) {
+    for (const std::int64_t kernel : {2, 3, 5}) {
+      Conv2dProblem p{.n = 2, .c = 1024, .h = 9, .w = 10, .k = 1024, .r = kernel, .s = kernel, .groups = 1024};
+      p.stride_h = p.stride_w = stride;
+      p.bias = kernel != 5;
+      p.activation = kernel == 3 ? Activation::relu : Activation::none;
+      check_everywhere_in("depthwise", same_padded(p), random, kernel == 3 ? 3 : 1);
+      check_everywhere_in("depthwise", sized(p, 0, 0), random);
+    }
+    Conv2dProblem p{.c = 2048, .h = 3, .w = 4, .k = 2048, .r = 3, .s = 3, .groups = 2048};
+    p.stride_h = p.stride_w = stride;
+    check_everywhere_in("depthwise", same_padded(p), random);  // few pixels: blocks of many channels
+    p = {.c = 2048, .h = 61, .w = 11, .k = 2048, .r = 3, .s = 3, .groups = 2048};
+    p.stride_h = p.stride_w = stride;
+    p.dilation_h = stride == 1 ? 2 : 1;
+    check_everywhere_in("depthwise", same_padded(p), random);
+  }
+  Conv2dProblem p{.c = 1024, .h = 20, .w = 7, .k = 1024, .r = 3, .s = 3, .groups = 1024};
+  for (const Target& target : compiled_targets()) {
+    if (!target.supported) continue;
+    INFO(target.name);
+    const DepthwiseBlocking b = choose_depthwise_blocking(same_padded(p), target, 1);
+    CHECK(b.copies_input == l1_has_few_ways());
+    CHECK((!b.copies_input || b.copied_pixel * 4 / 64 % 2 == 1));
+    Conv2dProblem other = p;
+    other.c = other.k = other.groups = 1040;
+    CHECK(!choose_depthwise_blocking(same_padded(other), target, 1).copies_input);
+    other = p;
+    other.w = 4096;  // the rows of a window are more than L2 keeps
+    other.dilation_h = 5;
+    CHECK(!choose_depthwise_blocking(sized(other, 0, 0), target, 1).copies_input);
+  }
+}
+
 TEST_CASE("depthwise: a result beyond the last level's share, on aligned and unaligned addresses") {
   check_large_depthwise_result<DepthwisePlan>();
   check_large_depthwise_result<DepthwiseStagedPlan>();
