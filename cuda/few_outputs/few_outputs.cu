@@ -469,7 +469,10 @@ void FewOutputsPlan::note_paths() const {
             : tile().window_rows == 5 ? Path::few_outputs_5_rows
                                       : Path::few_outputs_7_rows);
   note_path(tile().pixels() == 32 ? Path::few_outputs_32_pixels : Path::few_outputs_16_pixels);
-  note_path(load_bytes_ == 16 ? Path::few_outputs_vectors : Path::few_outputs_pieces);
+  note_path(load_bytes_ == 16  ? Path::few_outputs_vectors
+            : load_bytes_ == 8 ? Path::few_outputs_pieces_8
+            : load_bytes_ == 4 ? Path::few_outputs_pieces_4
+                               : Path::few_outputs_pieces_2);
   if (cut_.parts > 1) note_path(Path::few_outputs_parts);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
 
 namespace gable::cuda {
@@ -71,12 +72,14 @@ void activate_as(const void* from, void* to, std::int64_t count, cudaStream_t st
     activate_runs_kernel<function>
         <<<static_cast<unsigned>((runs + kThreads - 1) / kThreads), kThreads, 0, stream>>>(x, y, runs);
     check_launch("activate");
+    note_path(Path::activate_vectors);
   }
   const std::int64_t rest = count - runs * run;
   if (rest > 0) {
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((rest + kThreads - 1) / kThreads, 1 << 16));
     activate_elements_kernel<function><<<blocks, kThreads, 0, stream>>>(x + runs * run, y + runs * run, rest);
     check_launch("activate");
+    note_path(Path::activate_elements);
   }
 }
 

@@ -189,22 +189,25 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
       check(device, with_relu, operands);
     }
     for (int function = 0; function <= static_cast<int>(Function::gelu); ++function) {
-      const Activate activate{.shape = {4099}, .function = static_cast<Function>(function), .dtype = dtype};
+      const Activate activate{.shape = {9001}, .function = static_cast<Function>(function), .dtype = dtype};
       const conformance::Operands operands = conformance::make_operands(activate);
       // In the vectors and in the tail. Without another sign, 0xff is a NaN.
-      for (const std::int64_t at : {3, 4098}) {
+      for (const std::int64_t at : {3, 9000}) {
         std::memset(static_cast<char*>(operands.tensors[0].data()) + at * static_cast<std::int64_t>(size_of(dtype)),
                     0xff, size_of(dtype));
       }
       check(device, activate, operands);
     }
     for (const Layout layout : kLayouts) {
-      // Words of 16 bytes and of an element.
-      for (const std::int64_t channels : {64, 3}) {
-        const Shape shape{2, channels, 17, channels == 64 ? 24 : 23};
+      // Words of every width: by channels in NHWC, by columns in NCHW. The last has several blocks.
+      for (const Shape& shape : {Shape{2, 64, 17, 24}, Shape{1, 12, 5, 20}, Shape{3, 6, 7, 22}, Shape{2, 3, 17, 23},
+                                 Shape{2, 5, 130, 160}}) {
+        Shape other = shape;
+        other[1] = shape[1] % 4 == 0 ? 8 * shape[1] : 1 + shape[1];
         check(device, Concat{.a = shape, .b = shape, .dtype = dtype, .layout = layout});
-        check(device, Upsample{.input = shape, .scale = {2, 2}, .dtype = dtype, .layout = layout});
-        check(device, Upsample{.input = shape, .scale = {1, 3}, .dtype = dtype, .layout = layout});
+        check(device, Concat{.a = other, .b = shape, .dtype = dtype, .layout = layout});
+        for (const Shape& scale : {Shape{2, 2}, Shape{1, 2}, Shape{1, 3}, Shape{3, 5}, Shape{2, 1}})
+          check(device, Upsample{.input = shape, .scale = {scale[0], scale[1]}, .dtype = dtype, .layout = layout});
       }
     }
     for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
