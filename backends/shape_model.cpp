@@ -26,6 +26,7 @@ constexpr std::int64_t kFewChannels = 8;
 
 /// The greatest extents that were measured. Fits hold up to these; larger extents are clamped to them.
 constexpr double kMaxMicroseconds = 2e4, kMaxPixels = 65536, kMaxChannels = 4096, kMaxTaps = 121;
+constexpr int kMaxThreads = 12;
 
 /// How many times as fast as f32 a core multiplies 16-bit types. AMX does 512 bf16 multiply-adds a cycle; f16 takes
 /// four products of its parts.
@@ -39,6 +40,11 @@ std::size_t type_index(DType dtype) { return dtype == DType::f32 ? 0 : dtype == 
 /// log of the lanes that are computed over the lanes that are used.
 double log_waste(std::int64_t count, std::int64_t lanes) {
   return std::log(static_cast<double>(round_up(count, lanes)) / static_cast<double>(count));
+}
+
+/// log of what a panel of 32 outputs that is half empty adds to the products. Up to 16 outputs take half a panel.
+double log_half_panel(std::int64_t outputs) {
+  return outputs > 16 ? log_waste(outputs, 32) - log_waste(outputs, 16) : 0;
 }
 
 /// Whether a pixel has fewer channels than a vector has lanes. Depthwise kernels compute such pixels one by one, unless
@@ -157,7 +163,7 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.k, 16),
                                                     log_waste(p.wo, 16),
                                                     log_of(p.groups, kMaxChannels),
-                                                    std::log(static_cast<double>(rates.threads)),
+                                                    std::log(static_cast<double>(std::min(rates.threads, kMaxThreads))),
                                                     has_part_of_a_vector(p) ? 1.0 : 0.0,
                                                     log_waste(p.group_k(), 32),
                                                     p.r > p.s ? 1.0 : 0.0,
@@ -169,7 +175,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     blocks.parts,
                                                     weights_share(p),
                                                     taps_beyond(p),
-                                                    gathers_pixels(p) ? 1.0 : 0.0};
+                                                    gathers_pixels(p) ? 1.0 : 0.0,
+                                                    log_half_panel(p.group_k())};
   const auto load = static_cast<std::size_t>(p.n > 1 ? 3 : std::clamp(rates.threads, 1, 3) - 1);
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

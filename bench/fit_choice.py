@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
 
-    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep|--move] [--classes C...] [--write FOLDER]
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep|--move|--select] [--classes C...] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second and third to one image on two and on more threads,
@@ -10,9 +10,11 @@ loses the least on these layers. --write puts the tables of both devices into FO
 FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
 change both together. With --keep the tables of the tree stand for what --fit has no layers of, and new laws of several threads are
 near to these. With --move these laws are kept and only moved by the layers: for records of one run, on a machine whose clock varies.
+With --select each law is kept, moved or new (near to the tree's), as by cross-validation it loses least, and keeps its level: what to do
+after kernels have changed, with records of one `gable regret` of the fit's lists on each number of threads.
 With --classes other classes keep the tree's laws: those in which layers that were left out would lose by new ones.
 
---check takes records of `gable bench` and of `gable regret`.
+--fit and --check take records of `gable bench` and of `gable regret`. Needs numpy.
 
 Layers whose times no law alone says are left out of the fit: windows with taps that read padding alone, which `cpu` does not compute, and
 those that oneDNN is kept from its brgemm kernels for.
@@ -24,6 +26,7 @@ interrupted would decide. Each record's pair of times counts for itself: between
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import re
@@ -32,6 +35,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial", "vectors")
 # As named in tables. Two threads have laws of their own: a core alone finds other shares of caches and memory than one of four.
@@ -64,7 +69,10 @@ CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
 RIDGE, RIDGE_NEAR = 0.03, (0, 10, 10, 100)  # by load; layers of one image on several threads are many
 # Of sharpened(): the log of times within which a choice is half wrong, the ridge, the steps, and the least number of layers.
-BLUR, SHARP_RIDGE, STEPS, LEAST_LAYERS = 0.06, 10.0, 300, 20
+BLUR, SHARP_RIDGE, STEPS, LEAST_LAYERS = 0.06, 30.0, 300, 20
+# Of selected(): the ridge towards the tree's law, the parts of the cross-validation, the least number of layers, and the mean regret by which
+# another law must be better. A layer's regret above WORST counts twice.
+RIDGE_TREE, PARTS, LEAST_SELECTED, LEAST_GAIN, WORST = 10.0, 4, 40, 0.001, math.log(1.3)
 # Times on lists of layers in a row are shorter than in programs: the medians of measured over predicted times of both devices, by kind of
 # CPU, load, layout and type (bench/results/tried.md). They change nothing between these devices, and decide about trips to a GPU.
 LONGER = {("amx", 1, "nhwc", "f32"): 1.1, ("amx", 1, "nhwc", "bf16"): 1.05}
@@ -173,6 +181,11 @@ def log_waste(channels: int, lanes: int) -> float:
     return math.log(math.ceil(channels / lanes) * lanes / channels)
 
 
+def log_half_panel(outputs: int) -> float:
+    """What a panel of 32 outputs that is half empty adds to the products. Up to 16 outputs take half a panel."""
+    return log_waste(outputs, 32) - log_waste(outputs, 16) if outputs > 16 else 0.0
+
+
 def first_layer(e: dict[str, int]) -> list[float]:
     """Whether windows leave pixels out, whether they are patches, and what a row of one, with all channels, leaves of vectors."""
     if shape_class(e) != "few_channels":
@@ -217,6 +230,12 @@ def gathers_pixels(e: dict[str, int]) -> float:
 
 
 def features(layer: Layer) -> list[float]:
+    return features_of(layer.problem, layer.dtype, layer.threads, layer.kind)
+
+
+@functools.lru_cache(maxsize=None)
+def features_of(problem: str, dtype: str, threads: int, kind: str) -> list[float]:
+    layer = Layer(problem, dtype, "nhwc", {}, threads, kind)
     e = layer.extents
     size = math.log(min(roof(layer) * 1e6, 2e4))
     group_c, group_k = e["ic"] // e["g"], e["oc"] // e["g"]
@@ -238,7 +257,7 @@ def features(layer: Layer) -> list[float]:
         log_waste(e["oc"], 16),
         log_waste(e["ow"], 16),
         math.log(min(e["g"], 4096)),
-        math.log(layer.threads),
+        math.log(min(layer.threads, 12)),
         1 if shape_class(e) == "depthwise" and e["oc"] < 16 and e["oc"] != 8 else 0,
         log_waste(group_k, 32),
         1 if e["kh"] > e["kw"] else 0,
@@ -247,24 +266,11 @@ def features(layer: Layer) -> list[float]:
         weights_share(e),
         taps_beyond(e),
         gathers_pixels(e),
+        log_half_panel(group_k),
     ]
 
 
 COUNT = len(features(Layer("mb1ic16ih4oc8kh1", "f32", "nhwc", {})))  # of features; tables that have fewer are older
-
-
-def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gaussian elimination with pivoting; the matrix is positive definite."""
-    n = len(right)
-    rows = [row[:] + [value] for row, value in zip(matrix, right)]
-    for i in range(n):
-        pivot = max(range(i, n), key=lambda r: abs(rows[r][i]))
-        rows[i], rows[pivot] = rows[pivot], rows[i]
-        for r in range(n):
-            if r != i:
-                factor = rows[r][i] / rows[i][i]
-                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[i])]
-    return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
@@ -273,11 +279,11 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 def least_squares(xs: list[list[float]], ys: list[float], near: list[float] | None, ridge: float) -> list[float]:
     """The weights of least squares; where the layers don't say, those of `near`, or 0."""
-    n = len(xs[0])
-    start = near or [0.0] * n
-    matrix = [[sum(x[i] * x[j] for x in xs) + (ridge if i == j and i > 0 else 0) for j in range(n)] for i in range(n)]
-    right = [sum(x[i] * (y - dot(start, x)) for x, y in zip(xs, ys)) for i in range(n)]
-    return [a + b for a, b in zip(start, solve(matrix, right))]
+    x, y = np.array(xs), np.array(ys)
+    start = np.array(near) if near else np.zeros(x.shape[1])
+    penalty = ridge * np.eye(x.shape[1])
+    penalty[0, 0] = 0
+    return (start + np.linalg.solve(x.T @ x + penalty, x.T @ (y - x @ start))).tolist()
 
 
 @dataclass(frozen=True)
@@ -304,12 +310,13 @@ class Fit:
         return Fit([self.weights[0] + more, *self.weights[1:]], self.least + more, self.most + more)
 
 
-def fit(layers: Sequence[Layer], device: str, near: Fit | None = None) -> Fit:
+def fit(layers: Sequence[Layer], device: str, near: Fit | None = None, ridge: float | None = None) -> Fit:
     """Least squares, and again without the layers that lie far off: runs that something else disturbed."""
     xs = [features(layer) for layer in layers]
     ys = [math.log(layer.seconds[device] / roof(layer)) for layer in layers]
     start = near.weights if near else None
-    ridge = RIDGE_NEAR[load_of(layers[0])] if near else RIDGE
+    if ridge is None:
+        ridge = RIDGE_NEAR[load_of(layers[0])] if near else RIDGE
     weights = least_squares(xs, ys, start, ridge)
     for _ in range(2):
         off = [abs(dot(weights, x) - y) for x, y in zip(xs, ys)]
@@ -335,23 +342,16 @@ def least_regret(rows: list[list[float]], margins: list[float], logs: list[float
     """What to add to the law of the second device's gain, margins, so that the sum of regrets is least, by descent (Adam).
 
     logs are the measured gains. A layer's regret is |log| where the signs differ; a logistic function stands for that step."""
-    count = len(rows[0])
-    found, first, second = [0.0] * count, [0.0] * count, [0.0] * count
+    row, margin, log = np.array(rows), np.array(margins), np.array(logs)
+    sign, loss = np.where(log > 0, 1, -1), np.minimum(abs(log), 0.7)
+    found = first = second = np.zeros(row.shape[1])
     for step in range(1, STEPS + 1):
-        slope = [2 * SHARP_RIDGE * value for value in found]
-        for row, margin, log in zip(rows, margins, logs):
-            sign = 1 if log > 0 else -1
-            wrong = 1 / (1 + math.exp(min(max(sign * (margin + dot(found, row)) / BLUR, -40), 40)))
-            pull = sign * min(abs(log), 0.7) / BLUR * wrong * (1 - wrong)
-            for i, value in enumerate(row):
-                slope[i] -= pull * value
-        rate = 0.02 * min(1, 2 * (1 - step / STEPS))
-        for i, value in enumerate(slope):
-            first[i] = 0.9 * first[i] + 0.1 * value
-            second[i] = 0.99 * second[i] + 0.01 * value * value
-            mean, square = first[i] / (1 - 0.9**step), second[i] / (1 - 0.99**step)
-            found[i] -= rate * mean / (math.sqrt(square) + 1e-8)
-    return found
+        wrong = 1 / (1 + np.exp(np.clip(sign * (margin + row @ found) / BLUR, -40, 40)))
+        slope = 2 * SHARP_RIDGE * found - (sign * loss / BLUR * wrong * (1 - wrong)) @ row
+        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope * slope
+        mean, square = first / (1 - 0.9**step), second / (1 - 0.99**step)
+        found = found - 0.02 * min(1, 2 * (1 - step / STEPS)) * mean / (np.sqrt(square) + 1e-8)
+    return found.tolist()
 
 
 def sharpened(layers: Sequence[Layer], laws: tuple[Fit, Fit]) -> tuple[Fit, Fit]:
@@ -480,6 +480,61 @@ def fit_all(layers: Sequence[Layer], kept: Fits | None = None, only_move: bool =
     return fits
 
 
+def candidates(layers: Sequence[Layer], kept: tuple[Fit, Fit]) -> Iterable[tuple[str, tuple[Fit, Fit]]]:
+    """Pairs of laws that may replace the kept ones: these moved against each other, and new ones near to them. Of cpu's law only where
+    it is not that of another version of oneDNN too. Both pairs have the level of the kept one, which decides about trips to a GPU."""
+    yield "moved", sharpened(layers, kept)
+    new = [
+        law if device == "cpu" and layers[0].kind in CPU_KIND else fit(layers, device, law, RIDGE_TREE) for device, law in zip(DEVICES, kept)
+    ]
+    few = [features(one) for one in layers if one.threads <= 4]
+    pair = sharpened(layers, (new[0], new[1]))
+    if layers[0].kind not in CPU_KIND and few:
+        more = [float(np.median([before.log(x) - after.log(x) for x in few])) for before, after in zip(kept, pair)]
+        pair = tuple(law.longer(math.exp(sum(more) / 2)) for law in pair)
+    yield "new", pair
+
+
+def losses(layers: Sequence[Layer], laws: tuple[Fit, Fit]) -> list[float]:
+    """The logarithms of the layers' regrets."""
+    found = []
+    for one in layers:
+        cpu, onednn = (law.log(features(one)) for law in laws)
+        pick = "onednn" if onednn + math.log(MARGIN) < cpu else "cpu"
+        found.append(math.log(one.seconds[pick] / min(one.seconds.values())))
+    return found
+
+
+def weighed(regrets: Sequence[float]) -> float:
+    return sum(one + max(0.0, one - WORST) for one in regrets) / len(regrets)
+
+
+def selected(layers: Sequence[Layer], kept: Fits) -> tuple[Fits, Origins]:
+    """The kept laws, and those that lose less than them on layers that they were not fitted to."""
+    groups: dict[tuple[int, str, str, str], list[Layer]] = {}
+    for one in layers:
+        groups.setdefault((load_of(one), one.layout, one.dtype, shape_class(one.extents)), []).append(one)
+    fits, counts = dict(kept), Counter()
+    # Each law by its own place, so that a new one does not stand for its neighbours too.
+    fits.update({(device, *key): shipped(kept, device, *key) for key in groups for device in DEVICES})
+    for key, these in sorted(groups.items()):
+        if len(these) < LEAST_SELECTED:
+            continue
+        before = tuple(shipped(kept, device, *key) for device in DEVICES)
+        regrets = {"kept": losses(these, before)}
+        for part in range(PARTS):
+            others = [one for at, one in enumerate(these) if at % PARTS != part]
+            for name, laws in candidates(others, before):
+                regrets.setdefault(name, []).extend(losses(these[part::PARTS], laws))
+        best = min(regrets, key=lambda name: weighed(regrets[name]) + (0 if name == "kept" else LEAST_GAIN))
+        words = ", ".join(f"{name} {math.exp(sum(one) / len(one)):.4f}" for name, one in regrets.items())
+        print(f"{' '.join(map(str, key)):<32} {len(these):>5} layers: {words}: {best}")
+        if best != "kept":
+            fits.update({(device, *key): law for device, law in zip(DEVICES, dict(candidates(these, before))[best])})
+            counts[key[:3]] += len(these)
+    return fits, {place: f"moved by {count} layers" for place, count in counts.items()}
+
+
 def predicted(layer: Layer, fits: Fits, device: str) -> float:
     """By the law alone: without the factors that oneDNN has where it avoids brgemm."""
     computed = as_computed(layer, device)
@@ -602,14 +657,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cpu", choices=KINDS, default="vectors", help="what the records are of; each kind has tables of its own")
     parser.add_argument("--keep", action="store_true", help="keep the tree's tables where --fit has no layers")
     parser.add_argument("--move", action="store_true", help="the same, and only move the tree's laws by the layers")
+    parser.add_argument("--select", action="store_true", help="keep, move or replace each of the tree's laws, by cross-validation")
     parser.add_argument("--classes", nargs="+", choices=CLASSES, default=CLASSES, help="fit laws of these classes; with --keep or --move")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
     layers = [one for one in read(options.fit, options.cpu) if is_usual(one) and shape_class(one.extents) in options.classes]
     tree = Path(__file__).resolve().parents[1] / "backends"
-    keep = options.keep or options.move
-    fits = fit_all(layers, shipped_tables(tree, options.cpu) if keep else None, options.move)
-    origins = (shipped_origins(tree, options.cpu) if keep else {}) | origins_of(layers, "moved by" if options.move else "from")
+    keep = options.keep or options.move or options.select
+    kept = shipped_tables(tree, options.cpu) if keep else None
+    if options.select:
+        fits, changed = selected(layers, kept)
+    else:
+        fits, changed = fit_all(layers, kept, options.move), origins_of(layers, "moved by" if options.move else "from")
+    origins = (shipped_origins(tree, options.cpu) if keep else {}) | changed
     check(layers, fits, "fit")
     check(read(options.check, options.cpu), fits, "check")
     if options.write:

@@ -164,6 +164,25 @@ TEST_CASE("shape model: layers of few pixels are told apart by their weights, an
   CHECK(log_time(2, 9, 1, kBeyond) == doctest::Approx(2 * std::log(2.0)));
 }
 
+TEST_CASE("shape model: panels of outputs that are half empty are told apart; threads count up to those measured") {
+  constexpr std::size_t kThreads = 16, kHalfPanel = 29;  // as in bench/fit_choice.py
+  const auto log_time = [](std::int64_t outputs, int threads, std::size_t feature) {
+    Conv2dProblem p = spatial(DType::bf16);
+    p.k = outputs;
+    ShapeFits fits{};
+    for (auto& load : fits)
+      for (ClassFits& classes : load[0])
+        for (ShapeFit& fit : classes) fit.weights[feature] = 1, fit.least = -9, fit.most = 9;
+    const Rates rates = host_rates(p.dtype, threads, true);
+    return std::log(modelled_seconds(p, rates, fits) / modelled_seconds(p, rates, ShapeFits{}));
+  };
+  CHECK(log_time(48, 1, kHalfPanel) == doctest::Approx(std::log(64 / 48.0)));
+  CHECK(log_time(33, 1, kHalfPanel) == doctest::Approx(std::log(64 / 48.0)));
+  for (const std::int64_t outputs : {8, 16, 32, 64}) CHECK(log_time(outputs, 1, kHalfPanel) == doctest::Approx(0));
+  CHECK(log_time(64, 4, kThreads) == doctest::Approx(std::log(4)));
+  CHECK(log_time(64, 96, kThreads) == doctest::Approx(std::log(12)));
+}
+
 TEST_CASE("shape model: first layers are told apart by their windows") {
   constexpr std::size_t kLeavesOut = 20, kIsPatch = 21, kWaste16 = 22, kWaste32 = 23;  // as in bench/fit_choice.py
   const auto log_time = [](std::int64_t channels, std::int64_t window, std::size_t feature) {
