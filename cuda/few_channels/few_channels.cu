@@ -48,7 +48,10 @@ constexpr Variant kVariants[] = {
     variant<8, 4, 7, 2, 256, 2>(Path::few_channels_8x4_7_stride2),
     variant<8, 4, 3, 1, 256, 2>(Path::few_channels_8x4_3),
     variant<8, 4, 3, 2, 256, 2>(Path::few_channels_8x4_3_stride2),
+    variant<4, 6, 3, 1, 256, 2>(Path::few_channels_4x6_3),
+    variant<4, 6, 3, 2, 256, 2>(Path::few_channels_4x6_3_stride2),
     variant<8, 4, 0, 0, 256, 2>(Path::few_channels_any),
+    variant<4, 6, 0, 0, 256, 2>(Path::few_channels_4x6_any),
 };
 
 }  // namespace

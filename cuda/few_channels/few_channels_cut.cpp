@@ -8,9 +8,12 @@
 namespace gable::cuda::few_channels {
 namespace {
 
-/// Products that the variant's register tiles compute for two output rows of all channels, padding included.
+/// Products that the variant's register tiles compute for two output rows of all channels, padding included. Where
+/// inputs are read tap by tap and serve four channels only, shared memory takes twice as long as they do; windows of
+/// few taps are bound by their stores, which six columns split.
 std::int64_t computed(const Variant& v, const Conv2dProblem& p) {
-  const std::int64_t slowdown = v.kernel_w == 0 ? 3 : 2;
+  constexpr std::int64_t kFewTaps = 4;
+  const std::int64_t slowdown = v.kernel_w != 0 ? 2 : v.channels > 4 ? 3 : p.r * p.s <= kFewTaps ? 7 : 4;
   return slowdown * pad_to(static_cast<int>(p.k / p.groups), v.channels) *
          pad_to(static_cast<int>(2 * p.out_w() / (p.pool.none() ? 2 : 1)), v.columns);
 }

@@ -320,7 +320,18 @@ TEST_CASE("few_pixels computes each of its numbers of pixels, widths of loads an
 
 TEST_CASE("few_channels computes four output channels, where its tile of four is the smallest") {
   if (!has_kernel("few_channels")) return;
-  check(open("cuda:0?kernel=few_channels"), nhwc({3, 2, 15, 19}, {4, 2, 5, 5}, DType::f32, Math::strict));
+  const Device device = open("cuda:0?kernel=few_channels");
+  for (const std::int64_t side : {3, 4, 5, 6}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      Conv2d conv = nhwc({3, 2, 15, 19}, {4, 2, side, side}, DType::f32, Math::strict);
+      conv.stride = {stride, stride};
+      check(device, conv);
+      conv.layout = Layout::nchw;
+      conv.input[3] = 24;
+      conv.epilogue.max_pool = {2, 2};
+      check(device, conv);
+    }
+  }
 }
 
 template <typename KernelPlan>
