@@ -118,6 +118,13 @@ UpsampleProblem problem_of(const Upsample& u) {
           .element_bytes = static_cast<int>(size_of(u.dtype))};
 }
 
+MultiplyProblem problem_of(const Multiply& m) {
+  if (m.a == m.b) return {.run = m.a.elements(), .dtype = m.dtype};
+  const std::int64_t pixels = m.a[2] * m.a[3];
+  if (m.layout == Layout::nhwc) return {.images = m.a[0], .repeats = pixels, .run = m.a[1], .dtype = m.dtype};
+  return {.images = m.a[0] * m.a[1], .repeats = pixels, .dtype = m.dtype};
+}
+
 ErrorBound unweighted_bound(const Op& op) {
   const auto* const activate = std::get_if<Activate>(&op);
   // Beside a term of x's magnitude, the results of these have one of their own: they are not near 0 where x is.

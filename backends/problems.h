@@ -16,6 +16,7 @@ MaxPoolProblem problem_of(const MaxPool& pool);
 ActivateProblem problem_of(const Activate& activate);
 ConcatProblem problem_of(const Concat& concat);
 UpsampleProblem problem_of(const Upsample& upsample);
+MultiplyProblem problem_of(const Multiply& multiply);
 
 /// The bound of a kernel that computes an op without weights in f32.
 ErrorBound unweighted_bound(const Op& op);

@@ -183,6 +183,13 @@ gable::Upsample upsample_of(const gable_upsample& u) {
           .layout = layout_of(u.layout)};
 }
 
+gable::Multiply multiply_of(const gable_multiply& m) {
+  return {.a = {m.a[0], m.a[1], m.a[2], m.a[3]},
+          .b = {m.b[0], m.b[1], m.b[2], m.b[3]},
+          .dtype = dtype_of(m.dtype),
+          .layout = layout_of(m.layout)};
+}
+
 gable_plan* new_plan(const gable::Device& device, const gable::Op& op) {
   return new gable_plan{std::make_shared<const gable::Plan>(device.plan(op))};
 }
@@ -344,6 +351,10 @@ gable_status gable_plan_upsample(const gable_device* device, const gable_upsampl
   return make_plan(device, upsample, "upsample", plan, upsample_of);
 }
 
+gable_status gable_plan_multiply(const gable_device* device, const gable_multiply* multiply, gable_plan** plan) {
+  return make_plan(device, multiply, "multiply", plan, multiply_of);
+}
+
 void gable_plan_release(gable_plan* plan) { delete plan; }
 
 gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]) {
@@ -481,6 +492,16 @@ gable_status gable_run_upsample(const gable_plan* plan, const void* x, void* y, 
   });
 }
 
+gable_status gable_run_multiply(const gable_plan* plan, const void* a, const void* b, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::Multiply>(*plan->plan, "gable_run_multiply");
+    const gable::Memory memory = plan->plan->memory();
+    run_two_inputs(*plan->plan, {a, op.dtype, op.a, op.layout, memory}, {b, op.dtype, op.b, op.layout, memory}, y,
+                   stream);
+  });
+}
+
 gable_status gable_batch_plan_conv2d(const gable_device* device, const gable_conv2d* conv, int64_t least, int64_t most,
                                      gable_batch_plan** plan) {
   return make_plan(device, conv, "conv", plan, conv_of, gable::BatchRange{least, most});
@@ -514,6 +535,11 @@ gable_status gable_batch_plan_concat(const gable_device* device, const gable_con
 gable_status gable_batch_plan_upsample(const gable_device* device, const gable_upsample* upsample, int64_t least,
                                        int64_t most, gable_batch_plan** plan) {
   return make_plan(device, upsample, "upsample", plan, upsample_of, gable::BatchRange{least, most});
+}
+
+gable_status gable_batch_plan_multiply(const gable_device* device, const gable_multiply* multiply, int64_t least,
+                                       int64_t most, gable_batch_plan** plan) {
+  return make_plan(device, multiply, "multiply", plan, multiply_of, gable::BatchRange{least, most});
 }
 
 void gable_batch_plan_release(gable_batch_plan* plan) { delete plan; }

@@ -237,6 +237,19 @@ void check(const Upsample& u) {
   check_extent("upsample", "scale", u.scale);
   check_shape("upsample", "output", output_shape(u), 4, 4);
 }
+void check(const Multiply& m) {
+  check_known("multiply", m.dtype);
+  check_known("multiply", m.layout);
+  check_shape("multiply", "a", m.a, 1, 4);
+  check_shape("multiply", "b", m.b, 1, 4);
+  if (m.b == m.a) return;
+  const bool has_channels = m.a.rank() == 4;
+  const std::string factors = has_channels ? to_string(Shape{m.a[0], m.a[1], 1, 1}) : "";
+  if (has_channels && m.b == Shape{m.a[0], m.a[1], 1, 1}) return;
+  refuse("multiply", "a is " + to_string(m.a) + " and b is " + to_string(m.b) + "; b must have a's shape" +
+                         (has_channels ? ", or be " + factors + ": a factor for each channel of each image"
+                                       : " (or a be (N, C, H, W) and b (N, C, 1, 1))"));
+}
 
 Shape output_of(const Conv2d& c) {
   const Extent pooled = pool_extent(conv_output_extent(c), c.epilogue.max_pool);
@@ -253,6 +266,7 @@ Shape output_of(const Reorder& r) { return r.shape; }
 Shape output_of(const Activate& a) { return a.shape; }
 Shape output_of(const Concat& c) { return {c.a[0], c.a[1] + c.b[1], c.a[2], c.a[3]}; }
 Shape output_of(const Upsample& u) { return {u.input[0], u.input[1], u.input[2] * u.scale.h, u.input[3] * u.scale.w}; }
+Shape output_of(const Multiply& m) { return m.a; }
 
 double bytes_of(std::int64_t elements, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
@@ -301,6 +315,12 @@ Work work_of(const Upsample& u) {
   return {.flop = 0,
           .bytes_read = bytes_of(u.input.elements(), u.dtype),
           .bytes_written = bytes_of(output_of(u).elements(), u.dtype)};
+}
+Work work_of(const Multiply& m) {
+  const double tensor = bytes_of(m.a.elements(), m.dtype);
+  return {.flop = static_cast<double>(m.a.elements()),
+          .bytes_read = tensor + bytes_of(m.b.elements(), m.dtype),
+          .bytes_written = tensor};
 }
 
 std::string text(const Padding& p) {
@@ -366,12 +386,16 @@ std::string attributes(const Upsample& u) {
   return to_string(u.input) + " " + std::string(to_string(u.dtype)) + " " + std::string(to_string(u.layout)) +
          ", scale " + to_string(u.scale);
 }
+std::string attributes(const Multiply& m) {
+  return to_string(m.a) + " by " + to_string(m.b) + " " + std::string(to_string(m.dtype)) + " " +
+         std::string(to_string(m.layout));
+}
 
 }  // namespace
 
 std::string_view name(const Op& op) {
-  constexpr std::string_view kNames[] = {"conv2d",  "matmul",   "max_pool", "add",     "transpose",
-                                         "reorder", "activate", "concat",   "upsample"};
+  constexpr std::string_view kNames[] = {"conv2d",  "matmul",   "max_pool", "add",      "transpose",
+                                         "reorder", "activate", "concat",   "upsample", "multiply"};
   return kNames[op.index()];
 }
 

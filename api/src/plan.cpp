@@ -75,8 +75,11 @@ void check_apart(const Op& op, const char* output_name, const TensorView& output
                               "still read"));
 }
 
-/// Element by element: an element is written after it was read, and not read again.
-bool works_in_place(const Op& op) { return std::holds_alternative<Add>(op) || std::holds_alternative<Activate>(op); }
+/// Element by element: an element of this input is read before its place is written, and not read again.
+bool works_in_place(const Op& op, const Expected& input) {
+  if (const auto* multiply = std::get_if<Multiply>(&op)) return input.shape == multiply->a;
+  return std::holds_alternative<Add>(op) || std::holds_alternative<Activate>(op);
+}
 
 bool has_bias(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.bias;
@@ -255,7 +258,8 @@ void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stre
   }
   check_tensor(s.op, s.signature.inputs[0], x, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
-  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, x.data, x.bytes()}, works_in_place(s.op));
+  const Expected& input = s.signature.inputs[0];
+  check_apart(s.op, s.signature.output.name, y, {input.name, x.data, x.bytes()}, works_in_place(s.op, input));
   s.run({.inputs = {x.data, nullptr}, .output = y.data, .stream = stream.native()});
 }
 
@@ -267,9 +271,9 @@ void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorV
   check_tensor(s.op, s.signature.inputs[0], a, s.memory);
   check_tensor(s.op, s.signature.inputs[1], b, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
-  const bool in_place = works_in_place(s.op);
-  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, a.data, a.bytes()}, in_place);
-  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[1].name, b.data, b.bytes()}, in_place);
+  const Expected &first = s.signature.inputs[0], &second = s.signature.inputs[1];
+  check_apart(s.op, s.signature.output.name, y, {first.name, a.data, a.bytes()}, works_in_place(s.op, first));
+  check_apart(s.op, s.signature.output.name, y, {second.name, b.data, b.bytes()}, works_in_place(s.op, second));
   s.run({.inputs = {a.data, b.data}, .output = y.data, .stream = stream.native()});
 }
 

@@ -51,6 +51,11 @@ Signature signature(const Op& op) {
             .input_count = 1,
             .output = {"y", u->dtype, y, u->layout}};
   }
+  if (const auto* m = std::get_if<Multiply>(&op)) {
+    return {.inputs = {{"a", m->dtype, m->a, m->layout}, {"b", m->dtype, m->b, m->layout}},
+            .input_count = 2,
+            .output = {"y", m->dtype, y, m->layout}};
+  }
   const auto& r = std::get<Reorder>(op);
   return {.inputs = {{"x", r.dtype, r.shape, r.from}, {}}, .input_count = 1, .output = {"y", r.dtype, y, r.to}};
 }

@@ -7,6 +7,7 @@
 #include "cpu/ops/activate.h"
 #include "cpu/ops/concat.h"
 #include "cpu/ops/elementwise.h"
+#include "cpu/ops/multiply.h"
 #include "cpu/ops/pool.h"
 #include "cpu/ops/transpose.h"
 #include "cpu/ops/upsample.h"
@@ -134,6 +135,19 @@ class CpuUpsample final : public PlanImpl {
   int threads_;
 };
 
+class CpuMultiply final : public PlanImpl {
+ public:
+  CpuMultiply(const Multiply& multiply, const CpuPlace& place)
+      : PlanImpl(details_of(multiply, place)), problem_(problem_of(multiply)), place_(place) {}
+  void run(const RunArguments& a) override {
+    cpu::multiply(problem_, a.inputs[0], a.inputs[1], a.output, place_.target, place_.threads);
+  }
+
+ private:
+  MultiplyProblem problem_;
+  CpuPlace place_;
+};
+
 struct MakeUnweighted {
   const CpuPlace& place;
 
@@ -144,6 +158,7 @@ struct MakeUnweighted {
   std::unique_ptr<PlanImpl> operator()(const Activate& op) const { return std::make_unique<CpuActivate>(op, place); }
   std::unique_ptr<PlanImpl> operator()(const Concat& op) const { return std::make_unique<CpuConcat>(op, place); }
   std::unique_ptr<PlanImpl> operator()(const Upsample& op) const { return std::make_unique<CpuUpsample>(op, place); }
+  std::unique_ptr<PlanImpl> operator()(const Multiply& op) const { return std::make_unique<CpuMultiply>(op, place); }
   template <typename Weighted>
   std::unique_ptr<PlanImpl> operator()(const Weighted& op) const {
     throw Error(ErrorCode::unsupported, describe(op) + " has weights");  // KernelList never comes here

@@ -5,6 +5,7 @@
 #include "cuda/ops/activate.h"
 #include "cuda/ops/concat.h"
 #include "cuda/ops/elementwise.h"
+#include "cuda/ops/multiply.h"
 #include "cuda/ops/pool.h"
 #include "cuda/ops/reorder.h"
 #include "cuda/ops/transpose.h"
@@ -67,6 +68,10 @@ class UnweightedPlan final : public CudaPlan {
 
   static void launch_op(const Upsample& op, const RunArguments& a, cudaStream_t stream) {
     cuda::upsample(problem_of(op), a.inputs[0], a.output, stream);
+  }
+
+  static void launch_op(const Multiply& op, const RunArguments& a, cudaStream_t stream) {
+    cuda::multiply(problem_of(op), a.inputs[0], a.inputs[1], a.output, stream);
   }
 
   UnweightedOp op_;

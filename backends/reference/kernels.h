@@ -298,6 +298,21 @@ void upsample(const Upsample& op, const void* x, const Store& store) {
   });
 }
 
+template <typename Store>
+void multiply(const Multiply& op, const void* a, const void* b, const Store& store) {
+  const auto product = [&](std::int64_t i, std::int64_t factor) {
+    const double value = load(a, op.dtype, i) * load(b, op.dtype, factor);
+    store(i, value, std::abs(value));
+  };
+  if (op.a == op.b) {
+    for (std::int64_t i = 0; i < op.a.elements(); ++i) product(i, i);
+    return;
+  }
+  for_each_element(op.a, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    product(offset(op.a, op.layout, n, c, h, w), offset(op.b, op.layout, n, c, 0, 0));
+  });
+}
+
 /// An op without weights. `b` is null for ops with one input.
 template <typename Store>
 void unweighted(const Op& op, const void* a, const void* b, const Store& store) {
@@ -307,6 +322,7 @@ void unweighted(const Op& op, const void* a, const void* b, const Store& store) 
   if (const auto* reordered = std::get_if<Reorder>(&op)) return reorder(*reordered, a, store);
   if (const auto* activated = std::get_if<Activate>(&op)) return activate(*activated, a, store);
   if (const auto* both = std::get_if<Concat>(&op)) return concat(*both, a, b, store);
+  if (const auto* product = std::get_if<Multiply>(&op)) return multiply(*product, a, b, store);
   upsample(std::get<Upsample>(op), a, store);
 }
 

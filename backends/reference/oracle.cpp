@@ -69,6 +69,9 @@ std::vector<InputSpec> input_specs(const Op& op) {
   if (const auto* c = std::get_if<Concat>(&op)) {
     return {{"a", dtype, c->a, true, c->layout}, {"b", dtype, c->b, true, c->layout}};
   }
+  if (const auto* m = std::get_if<Multiply>(&op)) {
+    return {{"a", dtype, m->a, true, m->layout}, {"b", dtype, m->b, true, m->layout}};
+  }
   const auto& r = std::get<Reorder>(op);
   return {{"x", dtype, r.shape, true, r.from}};
 }

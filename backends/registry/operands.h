@@ -36,6 +36,8 @@ inline Operands operands_of(const Op& op) {
     all.inputs = {add->shape.elements(), add->shape.elements()};
   } else if (const auto* concat = std::get_if<Concat>(&op)) {
     all.inputs = {concat->a.elements(), concat->b.elements()};
+  } else if (const auto* multiply = std::get_if<Multiply>(&op)) {
+    all.inputs = {multiply->a.elements(), multiply->b.elements()};
   } else if (const auto* upsample = std::get_if<Upsample>(&op)) {
     all.inputs[0] = upsample->input.elements();
   } else {

@@ -54,6 +54,8 @@ InputShapes shapes_of(const Op& op) {
   if (const auto* activate = std::get_if<Activate>(&op)) return {activate->shape, activate->layout};
   if (const auto* concat = std::get_if<Concat>(&op))
     return {.x = concat->a, .layout = concat->layout, .second = concat->b};
+  if (const auto* multiply = std::get_if<Multiply>(&op))
+    return {.x = multiply->a, .layout = multiply->layout, .second = multiply->b};
   if (const auto* upsample = std::get_if<Upsample>(&op)) return {upsample->input, upsample->layout};
   const auto& reorder = std::get<Reorder>(op);
   return {reorder.shape, reorder.from};

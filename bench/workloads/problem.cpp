@@ -336,6 +336,7 @@ std::string descriptor(const Op& op) {
   if (const auto* f = std::get_if<Activate>(&op))
     return fmt::format("{}:{}", to_string(f->function), to_string(f->shape));
   if (const auto* both = std::get_if<Concat>(&op)) return fmt::format("{}:{}", to_string(both->a), to_string(both->b));
+  if (const auto* m = std::get_if<Multiply>(&op)) return fmt::format("{}:{}", to_string(m->a), to_string(m->b));
   if (const auto* up = std::get_if<Upsample>(&op)) {
     return fmt::format("{}:{}x{}", to_string(up->input), up->scale.h, up->scale.w);
   }

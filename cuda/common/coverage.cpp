@@ -220,6 +220,9 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "few_outputs_pieces_4",
     "few_outputs_pieces_2",
     "few_outputs_parts",
+    "multiply_words",
+    "multiply_steps",
+    "multiply_elements",
 });
 static_assert(kPathNames.size() == kPaths);
 

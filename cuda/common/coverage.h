@@ -221,6 +221,9 @@ enum class Path {
   few_outputs_pieces_4,
   few_outputs_pieces_2,
   few_outputs_parts,
+  multiply_words,
+  multiply_steps,
+  multiply_elements,
   count
 };
 

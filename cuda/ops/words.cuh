@@ -54,6 +54,15 @@ __device__ __forceinline__ void move_words(Index count, const Load& load, const 
   }
 }
 
+/// The elements of a word.
+template <typename T, typename Word>
+union Several {
+  static constexpr int kCount = sizeof(Word) / sizeof(T);
+  Word word;
+  T elements[kCount];
+  __device__ Several() {}
+};
+
 inline unsigned blocks_for(std::int64_t words) {
   constexpr std::int64_t kBlockWords = kWordThreads * kWordBatch;
   return static_cast<unsigned>(std::min<std::int64_t>((words + kBlockWords - 1) / kBlockWords, 1 << 20));

@@ -351,8 +351,10 @@ TEST_CASE("a range of batches of ops without weights: each batch gives what a pl
   const Add add{.shape = image, .activation = Activation::relu};
   const Reorder reorder{.shape = image};
   const Concat concat{.a = image, .b = {1, 2, 5, 4}};
+  const Multiply multiply{.a = image, .b = image};
   const BatchPlan pools = device.plan(pool, BatchRange{1, 70}), adds = device.plan(add, BatchRange{1, 70}),
                   reorders = device.plan(reorder, BatchRange{1, 70}), concats = device.plan(concat, BatchRange{1, 70}),
+                  multiplies = device.plan(multiply, BatchRange{1, 70}),
                   activates = device.plan(Activate{.shape = image, .function = Function::relu6}, BatchRange{1, 70}),
                   upsamples = device.plan(Upsample{.input = image}, BatchRange{1, 70});
   CHECK(adds.explain() == "batches 1 to 70: cpu?threads=1/add\n");
@@ -392,6 +394,11 @@ TEST_CASE("a range of batches of ops without weights: each batch gives what a pl
     const float* last = joined.as<float>() + (batch - 1) * 100;
     CHECK(std::memcmp(last, x.as<float>() + (batch - 1) * 60, 60 * sizeof(float)) == 0);
     CHECK(std::count(last + 60, last + 100, 9.0f) == 40);
+
+    const Tensor product(DType::f32, shape);
+    multiplies.run(x, more, product);
+    CHECK(product.as<float>()[shape.elements() - 1] ==
+          x.as<float>()[shape.elements() - 1] * more.as<float>()[shape.elements() - 1]);
 
     const Tensor doubled(DType::f32, {batch, 3, 10, 8});
     upsamples.run(x, doubled);

@@ -70,6 +70,16 @@ static void check_other_ops(const gable_device* device) {
       "each pixel becomes four");
   gable_plan_release(plan);
 
+  gable_multiply multiply = {{1, 2, 1, 2}, {1, 2, 1, 1}, GABLE_F32, GABLE_NCHW};
+  check(gable_plan_multiply(device, &multiply, &plan) == GABLE_OK, "a product is planned");
+  check(gable_run_multiply(plan, x, two, all, NULL) == GABLE_OK && all[0] == x[0] * two[0] && all[3] == x[3] * two[1],
+        "each channel has its factor");
+  check(gable_run_concat(plan, x, two, all, NULL) == GABLE_INVALID_ARGUMENT, "a product is no concat");
+  gable_plan_release(plan);
+  multiply.b[1] = 1;
+  check(gable_plan_multiply(device, &multiply, &plan) == GABLE_INVALID_ARGUMENT, "each channel must have one");
+  check(strstr(gable_last_error(), "1x2x1x1") != NULL, "the message says which shape b must have");
+
   uint64_t keys[2] = {0, 1};
   check(gable_plan_matmul(device, &matmul, &plan) == GABLE_OK, "a matmul is planned");
   check(gable_plan_output_shape(plan, shape) == GABLE_OK && shape[0] == 2 && shape[1] == 1 && shape[2] == 1,

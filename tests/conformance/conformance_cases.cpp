@@ -243,6 +243,11 @@ void add_between(std::vector<Op>& all) {
       for (const auto& [a, b] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 32}, {5, 3}, {4, 2}, {129, 8}}) {
         all.emplace_back(Concat{.a = {2, a, 5, 6}, .b = {2, b, 5, 6}, .dtype = dtype, .layout = layout});
       }
+      for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{2, 40, 7, 7}, Shape{1, 8, 1, 1}, Shape{3, 1, 4, 4}}) {
+        const Shape channels{shape[0], shape[1], 1, 1};
+        all.emplace_back(Multiply{.a = shape, .b = channels, .dtype = dtype, .layout = layout});
+        all.emplace_back(Multiply{.a = shape, .b = shape, .dtype = dtype, .layout = layout});
+      }
       for (const Extent& scale : {Extent{1, 1}, Extent{2, 2}, Extent{3, 1}, Extent{1, 5}}) {
         for (const Shape& shape : {Shape{2, 3, 4, 7}, Shape{1, 16, 3, 8}, Shape{1, 1, 1, 1}}) {
           all.emplace_back(Upsample{.input = shape, .scale = scale, .dtype = dtype, .layout = layout});

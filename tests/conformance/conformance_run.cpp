@@ -20,6 +20,7 @@ Layout output_layout(const Op& op) {
   if (const auto* f = std::get_if<Activate>(&op)) return f->layout;
   if (const auto* both = std::get_if<Concat>(&op)) return both->layout;
   if (const auto* u = std::get_if<Upsample>(&op)) return u->layout;
+  if (const auto* product = std::get_if<Multiply>(&op)) return product->layout;
   return Layout::nchw;
 }
 
@@ -46,6 +47,9 @@ std::vector<Tensor> make_tensors(const Op& op) {
   } else if (const auto* both = std::get_if<Concat>(&op)) {
     tensors.emplace_back(dtype, both->a, both->layout);
     tensors.emplace_back(dtype, both->b, both->layout);
+  } else if (const auto* product = std::get_if<Multiply>(&op)) {
+    tensors.emplace_back(dtype, product->a, product->layout);
+    tensors.emplace_back(dtype, product->b, product->layout);
   } else if (const auto* u = std::get_if<Upsample>(&op)) {
     tensors.emplace_back(dtype, u->input, u->layout);
   } else {

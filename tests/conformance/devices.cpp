@@ -48,7 +48,8 @@ std::vector<Op> one_of_each() {
           Reorder{.shape = {1, 9, 5, 7}},
           Activate{.shape = {2, 5, 77}, .function = Function::silu},
           Concat{.a = {2, 9, 5, 7}, .b = {2, 4, 5, 7}},
-          Upsample{.input = {1, 9, 5, 7}}};
+          Upsample{.input = {1, 9, 5, 7}},
+          Multiply{.a = {2, 9, 5, 7}, .b = {2, 9, 1, 1}}};
 }
 
 std::vector<Op> one_of_each(const Device& device) {

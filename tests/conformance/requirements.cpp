@@ -19,7 +19,7 @@ bool has_tile(const Op& op) {
 /// Ops that gable asks no vendor's library for.
 bool is_gables_own(const Op& op) {
   return std::holds_alternative<Activate>(op) || std::holds_alternative<Concat>(op) ||
-         std::holds_alternative<Upsample>(op);
+         std::holds_alternative<Upsample>(op) || std::holds_alternative<Multiply>(op);
 }
 
 std::string math_text(const Op& op) { return "math " + std::string(to_string(math_of(op))); }
@@ -131,6 +131,7 @@ constexpr Least kLeast[] = {
     {"cpu", "activate", 54},
     {"cpu", "concat", 30},
     {"cpu", "upsample", 72},
+    {"cpu", "multiply", 36},
     {"onednn", "direct", 220},
     {"onednn", "winograd", 30},
     {"onednn", "matmul", 14},
@@ -162,6 +163,7 @@ constexpr Least kLeast[] = {
     {"cuda", "activate", 54},
     {"cuda", "concat", 30},
     {"cuda", "upsample", 72},
+    {"cuda", "multiply", 36},
 };
 
 }  // namespace

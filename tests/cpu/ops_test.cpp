@@ -19,6 +19,7 @@
 #include "cpu/ops/activate.h"
 #include "cpu/ops/concat.h"
 #include "cpu/ops/elementwise.h"
+#include "cpu/ops/multiply.h"
 #include "cpu/ops/pool.h"
 #include "cpu/ops/transpose.h"
 #include "cpu/ops/upsample.h"
@@ -342,6 +343,40 @@ TEST_CASE("concat and upsample: rows in pieces, and many rows in one") {
         }
         CHECK(wrong == 0);
         CHECK(y.back() == 9);
+      }
+    }
+  }
+}
+
+TEST_CASE("multiply: one shape, factors of channels, and of planes, in pieces and several images a unit") {
+  std::mt19937 random(31);
+  for (const DType type : kTypes) {
+    for (const MultiplyProblem& shape :
+         {MultiplyProblem{.run = 40001}, MultiplyProblem{.images = 3, .run = 7},
+          MultiplyProblem{.images = 5, .repeats = 700, .run = 37},
+          MultiplyProblem{.images = 2, .repeats = 3, .run = 17000}, MultiplyProblem{.images = 900, .repeats = 49},
+          MultiplyProblem{.images = 2, .repeats = 20001}}) {
+      MultiplyProblem problem = shape;
+      problem.dtype = type;
+      const Elements a = random_elements(type, problem.count(), random),
+                     b = random_elements(type, problem.images * problem.run, random);
+      Elements exact(type, a.size() + 1);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const std::size_t run = static_cast<std::size_t>(problem.run), image = problem.repeats * run;
+        exact.set(i, a.at(i) * b.at(i / image * run + i % run));
+      }
+      exact.set(a.size(), 3);
+      for (const Target* target : supported_targets()) {
+        for (const int threads : {1, 2}) {
+          INFO(name_of(type) << " on " << target->name << ", " << problem.images << " images, run " << problem.run);
+          Elements y(type, exact.size());
+          y.set(a.size(), 3);
+          multiply(problem, a.data(), b.data(), y.bytes.data(), *target, threads);
+          CHECK(y.bytes == exact.bytes);
+          std::memcpy(y.bytes.data(), a.data(), a.bytes.size());
+          multiply(problem, y.bytes.data(), b.data(), y.bytes.data(), *target, threads);
+          CHECK(y.bytes == exact.bytes);
+        }
       }
     }
   }

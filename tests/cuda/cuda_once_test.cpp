@@ -204,6 +204,8 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
                                  Shape{2, 5, 130, 160}}) {
         Shape other = shape;
         other[1] = shape[1] % 4 == 0 ? 8 * shape[1] : 1 + shape[1];
+        for (const Shape& factors : {Shape{shape[0], shape[1], 1, 1}, shape})
+          check(device, Multiply{.a = shape, .b = factors, .dtype = dtype, .layout = layout});
         check(device, Concat{.a = shape, .b = shape, .dtype = dtype, .layout = layout});
         check(device, Concat{.a = other, .b = shape, .dtype = dtype, .layout = layout});
         for (const Shape& scale : {Shape{2, 2}, Shape{1, 2}, Shape{1, 3}, Shape{3, 5}, Shape{2, 1}})

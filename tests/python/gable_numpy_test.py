@@ -240,6 +240,21 @@ def test_a_device_without_a_layers_function_refuses_the_layer():
         assert failure.value.code == "unsupported"
 
 
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_products_have_a_factor_for_each_channel_or_element(device):
+    x, scale = values(2, 5, 6, 7), values(2, 5)
+    exact = x * scale[:, :, None, None]
+    np.testing.assert_allclose(gable.multiply(x, scale, device=device), exact, rtol=1e-6)
+    np.testing.assert_allclose(gable.multiply(x, scale.reshape(2, 5, 1, 1), device=device), exact, rtol=1e-6)
+    np.testing.assert_allclose(gable.multiply(x, exact, device=device), x * exact, rtol=1e-6)
+    np.testing.assert_allclose(gable.multiply(scale, scale, device=device, out=scale), exact[:, :, 0, 0] ** 2 / x[:, :, 0, 0] ** 2,
+                               rtol=1e-5)
+    scale = np.sqrt(scale)
+    in_nhwc = gable.multiply(nhwc(x), scale.reshape(2, 1, 1, 5), layout="nhwc", device=device)
+    np.testing.assert_allclose(in_nhwc, nhwc(x * scale[:, :, None, None]), rtol=1e-6)
+    assert gable.multiply(x, scale, device=device, out=x) is x
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_a_step_of_a_u_net_joins_a_skip_with_what_was_upsampled(dtype):
     skip, deep = values(2, 3, 6, 10).astype(dtype), values(2, 5, 3, 5).astype(dtype)
@@ -375,6 +390,8 @@ def test_out_is_written_and_checked():
         (lambda: gable.activate(values(2), ["silu"]), "invalid_argument", "function is .'silu'"),
         (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 4)), "invalid_argument", "channels alone"),
         (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 3).astype("f2")), "invalid_argument", "alike"),
+        (lambda: gable.multiply(values(2, 4, 3, 3), values(4)), "invalid_argument", r"be .2, 4. or .2, 4, 1, 1."),
+        (lambda: gable.multiply(values(2, 4), values(2)), "invalid_argument", "4 dimensions"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 0), "invalid_argument", "scale.h is 0"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 1.5), "invalid_argument", "scale is 1.5"),
     ],

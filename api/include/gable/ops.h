@@ -122,7 +122,17 @@ struct Upsample {
   bool operator==(const Upsample&) const = default;
 };
 
-using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder, Activate, Concat, Upsample>;
+/// y = a * b, element by element: a gate, or with b of (N, C, 1, 1) a factor for each channel of each image of a, as
+/// squeeze-and-excitation has them. y may be a, or b where that has a's shape.
+struct Multiply {
+  Shape a{};  ///< (N, C, H, W), and of y
+  Shape b{};  ///< a's, or (N, C, 1, 1)
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;  ///< of all three tensors
+  bool operator==(const Multiply&) const = default;
+};
+
+using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder, Activate, Concat, Upsample, Multiply>;
 
 /// Work of an op from its shapes. FLOP: a multiply and an add are 2; taps in the padding count, as is usual:
 /// 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least that any implementation can move.
@@ -133,7 +143,8 @@ struct Work {
   double bytes() const { return bytes_read + bytes_written; }  ///< Q, the least possible
 };
 
-/// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder", "activate", "concat", "upsample".
+/// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder", "activate", "concat", "upsample",
+/// "multiply".
 GABLE_API std::string_view name(const Op& op);
 /// One line with every attribute that is not at its default.
 GABLE_API std::string describe(const Op& op);

@@ -31,4 +31,15 @@ struct UpsampleProblem {
   int element_bytes = 4;  // 2 or 4
 };
 
+/// y = a * b, computed in f32 and rounded to the type. `images` times: `repeats` runs of a, each multiplied by the same
+/// `run` elements of b. In NHWC a run is a pixel. In NCHW it is one element, and a channel counts as an image. Tensors
+/// of one shape are one run. y may be a, and b where repeats is 1.
+struct MultiplyProblem {
+  std::int64_t images = 1;
+  std::int64_t repeats = 1, run = 1;
+  DType dtype = DType::f32;
+
+  std::int64_t count() const { return images * repeats * run; }
+};
+
 }  // namespace gable

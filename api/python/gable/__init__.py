@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 import numpy as np
 from gable._c import (ACTIVATIONS, FUNCTIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo, CMatmul,
-                      CMaxPool, CUpsample)
+                      CMaxPool, CMultiply, CUpsample)
 
 # open() is left out: "from gable import *" would hide the built-in.
 __all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "activate", "add", "avg_pool2d", "concat",
-           "devices", "from_bf16", "max_pool2d", "to_bf16", "upsample2d", "version"]
+           "devices", "from_bf16", "max_pool2d", "multiply", "to_bf16", "upsample2d", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
@@ -69,6 +69,7 @@ _SIGNATURES = {
     "gable_plan_activate": [_pointer, _pointer, _pointer],
     "gable_plan_concat": [_pointer, _pointer, _pointer],
     "gable_plan_upsample": [_pointer, _pointer, _pointer],
+    "gable_plan_multiply": [_pointer, _pointer, _pointer],
     "gable_plan_output_shape": [_pointer, _pointer],
     "gable_plan_explain": [_pointer, _pointer, ctypes.c_size_t, _pointer],
     "gable_plan_kernel": [_pointer, _pointer, ctypes.c_size_t, _pointer],
@@ -83,6 +84,7 @@ _SIGNATURES = {
     "gable_run_activate": [_pointer] * 4,
     "gable_run_concat": [_pointer] * 5,
     "gable_run_upsample": [_pointer] * 4,
+    "gable_run_multiply": [_pointer] * 5,
 }
 _RELEASES = ("gable_close", "gable_plan_release", "gable_packed_release", "gable_device_list_release")
 
@@ -611,6 +613,29 @@ def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
     c = _result(out, a.shape, a.dtype)
     _call("gable_run_add", plan.pointer, _data(a), _data(b), _data(c), None)
     return c
+
+
+def multiply(a, b, *, layout="nchw", device=None, out=None) -> np.ndarray:
+    """a * b, of arrays of one shape of any dimensions; or b has a factor for each channel of each image of a, as (N, C),
+    (N, C, 1, 1) or in "nhwc" (N, 1, 1, C): squeeze-and-excitation. out may be a."""
+    device, a, b, order = _device(device), _plain(a), _plain(b), _index(layout, LAYOUTS, "layout")
+    if a.dtype != b.dtype:
+        raise _wrong(f"a is of {a.dtype}, b is of {b.dtype}: they must be alike")
+    description = CMultiply(dtype=_dtype(a, "a"), layout=order)
+    if a.shape == b.shape:
+        description.layout = 0
+        description.a[:] = description.b[:] = _four(a.shape)
+    else:
+        shape = _nchw(_rank(a, 4, "a").shape, order)
+        channels = (*shape[:2], 1, 1)
+        if b.shape not in (channels[:2], _in_layout(channels, order)):
+            raise _wrong(f"a is {a.shape} and b is {b.shape}: b must have a's shape, or be {channels[:2]} or "
+                         f"{_in_layout(channels, order)}, a factor for each channel of each image")
+        description.a[:], description.b[:] = shape, channels
+    plan = device._plans.get(("multiply", bytes(description)), lambda: _Plan(device, "gable_plan_multiply", description))
+    y = _result(out, a.shape, a.dtype)
+    _call("gable_run_multiply", plan.pointer, _data(a), _data(b), _data(y), None)
+    return y
 
 
 def activate(x, function, *, device=None, out=None) -> np.ndarray:

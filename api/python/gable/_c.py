@@ -100,6 +100,17 @@ class CUpsample(ctypes.Structure):
     ]
 
 
+class CMultiply(ctypes.Structure):
+    """struct gable_multiply."""
+
+    _fields_ = [
+        ("a", ctypes.c_int64 * 4),
+        ("b", ctypes.c_int64 * 4),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
+
+
 class CDeviceInfo(ctypes.Structure):
     """struct gable_device_info."""
 
