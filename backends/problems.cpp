@@ -96,7 +96,10 @@ WeightedOp weighted_op(const Op& op) {
 }
 
 ActivateProblem problem_of(const Activate& activate) {
-  return {.count = activate.shape.elements(), .dtype = activate.dtype, .function = activate.function};
+  return {.count = activate.shape.elements(),
+          .dtype = activate.dtype,
+          .function = activate.function,
+          .slope = activate.slope};
 }
 
 ConcatProblem problem_of(const Concat& c) {

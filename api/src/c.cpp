@@ -88,7 +88,8 @@ static_assert(are_twins(gable::Function::relu, GABLE_FUNCTION_RELU) &&
               are_twins(gable::Function::hard_sigmoid, GABLE_FUNCTION_HARD_SIGMOID) &&
               are_twins(gable::Function::silu, GABLE_FUNCTION_SILU) &&
               are_twins(gable::Function::hard_swish, GABLE_FUNCTION_HARD_SWISH) &&
-              are_twins(gable::Function::gelu, GABLE_FUNCTION_GELU));
+              are_twins(gable::Function::gelu, GABLE_FUNCTION_GELU) &&
+              are_twins(gable::Function::leaky_relu, GABLE_FUNCTION_LEAKY_RELU));
 
 /// A caller can pass any integer as an enumerator, which C++ may only look at as an integer: by reference, then copied.
 template <typename Enum, typename CEnum>
@@ -164,9 +165,10 @@ gable::Add add_of(const gable_add& a) {
 
 gable::Activate activate_of(const gable_activate& a) {
   return {.shape = {a.shape[0], a.shape[1], a.shape[2], a.shape[3]},
-          .function = enumerator(a.function, gable::Function::gelu, "function"),
+          .function = enumerator(a.function, gable::Function::leaky_relu, "function"),
           .dtype = dtype_of(a.dtype),
-          .layout = layout_of(a.layout)};
+          .layout = layout_of(a.layout),
+          .slope = a.slope};
 }
 
 gable::Concat concat_of(const gable_concat& c) {

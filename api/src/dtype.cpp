@@ -20,14 +20,15 @@ constexpr Names<Math, 4> kMaths{
     {{Math::strict, "strict"}, {Math::tf32, "tf32"}, {Math::split3, "split3"}, {Math::split6, "split6"}}};
 constexpr Names<Activation, 3> kActivations{
     {{Activation::none, "none"}, {Activation::relu, "relu"}, {Activation::tanh, "tanh"}}};
-constexpr Names<Function, 8> kFunctions{{{Function::relu, "relu"},
+constexpr Names<Function, 9> kFunctions{{{Function::relu, "relu"},
                                          {Function::relu6, "relu6"},
                                          {Function::tanh, "tanh"},
                                          {Function::sigmoid, "sigmoid"},
                                          {Function::hard_sigmoid, "hard_sigmoid"},
                                          {Function::silu, "silu"},
                                          {Function::hard_swish, "hard_swish"},
-                                         {Function::gelu, "gelu"}}};
+                                         {Function::gelu, "gelu"},
+                                         {Function::leaky_relu, "leaky_relu"}}};
 
 template <typename Enum, std::size_t kCount>
 std::string_view name_of(const Names<Enum, kCount>& names, Enum value) {

@@ -2,6 +2,7 @@
 #include <gable/error.h>
 #include <gable/ops.h>
 
+#include <cmath>
 #include <limits>
 
 #include "api/src/tensor_check.h"
@@ -216,7 +217,11 @@ void check(const Reorder& r) {
 void check(const Activate& a) {
   check_known("activate", a.dtype);
   check_known("activate", a.layout);
-  check_known("activate", "function", a.function, Function::gelu);
+  check_known("activate", "function", a.function, Function::leaky_relu);
+  if (a.function == Function::leaky_relu && (!std::isfinite(a.slope) || a.slope == 0)) {
+    refuse("activate", "slope of leaky_relu is " + std::to_string(a.slope) +
+                           "; it must be a finite number other than 0, such as 0.01, PyTorch's (with 0 it is relu)");
+  }
   check_shape("activate", "shape", a.shape, 1, 4);
 }
 void check(const Concat& c) {
@@ -375,8 +380,10 @@ std::string attributes(const Reorder& r) {
          std::string(to_string(r.to));
 }
 std::string attributes(const Activate& a) {
-  return std::string(to_string(a.function)) + " of " + to_string(a.shape) + " " + std::string(to_string(a.dtype)) +
-         " " + std::string(to_string(a.layout));
+  std::string function(to_string(a.function));
+  if (a.function == Function::leaky_relu) function += " (slope " + std::to_string(a.slope) + ")";
+  return function + " of " + to_string(a.shape) + " " + std::string(to_string(a.dtype)) + " " +
+         std::string(to_string(a.layout));
 }
 std::string attributes(const Concat& c) {
   return to_string(c.a) + " and " + to_string(c.b) + " " + std::string(to_string(c.dtype)) + " " +

@@ -51,8 +51,8 @@ inline double activate(double value, Activation activation) {
 
 inline double clamp(double value, double low, double high) { return value < low ? low : value > high ? high : value; }
 
-inline double apply(double x, Function function) {
-  switch (function) {
+inline double apply(double x, const Activate& op) {
+  switch (op.function) {
     case Function::relu:
       return activate(x, Activation::relu);
     case Function::relu6:
@@ -67,6 +67,8 @@ inline double apply(double x, Function function) {
       return x / (1 + std::exp(-x));
     case Function::hard_swish:
       return x * clamp(x + 3, 0, 6) / 6;
+    case Function::leaky_relu:
+      return x < 0 ? static_cast<double>(op.slope) * x : x;
     case Function::gelu:
       break;
   }
@@ -263,7 +265,9 @@ template <typename Store>
 void activate(const Activate& op, const void* x, const Store& store) {
   for (std::int64_t i = 0; i < op.shape.elements(); ++i) {
     const double value = load(x, op.dtype, i);
-    store(i, apply(value, op.function), std::abs(value));
+    const double exact = apply(value, op);
+    const bool may_grow = op.function == Function::leaky_relu;
+    store(i, exact, may_grow ? std::max(std::abs(value), std::abs(exact)) : std::abs(value));
   }
 }
 

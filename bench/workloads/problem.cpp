@@ -333,8 +333,11 @@ std::string descriptor(const Op& op) {
   if (const auto* add = std::get_if<Add>(&op)) return fmt::format("{0}:{0}", to_string(add->shape));
   if (const auto* t = std::get_if<Transpose>(&op)) return fmt::format("{}x{}", t->rows, t->columns);
   if (const auto* pool = std::get_if<MaxPool>(&op)) return to_string(pool->input);
-  if (const auto* f = std::get_if<Activate>(&op))
+  if (const auto* f = std::get_if<Activate>(&op)) {
+    if (f->function == Function::leaky_relu)
+      return fmt::format("{}{}:{}", to_string(f->function), f->slope, to_string(f->shape));
     return fmt::format("{}:{}", to_string(f->function), to_string(f->shape));
+  }
   if (const auto* both = std::get_if<Concat>(&op)) return fmt::format("{}:{}", to_string(both->a), to_string(both->b));
   if (const auto* m = std::get_if<Multiply>(&op)) return fmt::format("{}:{}", to_string(m->a), to_string(m->b));
   if (const auto* up = std::get_if<Upsample>(&op)) {

@@ -128,7 +128,7 @@ Op other_op(Draw& draw) {
       return Transpose{.rows = draw.between(1, 150), .columns = draw.between(1, 150), .dtype = dtype};
     case 4:
       return Activate{.shape = shape,
-                      .function = static_cast<Function>(draw.between(0, static_cast<int>(Function::gelu))),
+                      .function = static_cast<Function>(draw.between(0, static_cast<int>(Function::leaky_relu))),
                       .dtype = dtype,
                       .layout = layout};
     case 5:

@@ -52,7 +52,7 @@ HWY_INLINE V erfc_f32(D d, V z) {
 
 /// Of numbers; a NaN may become anything.
 template <Function kFunction, class D, class V = hn::Vec<D>>
-HWY_INLINE V value_of(D d, V x) {
+HWY_INLINE V value_of(D d, V x, [[maybe_unused]] float slope) {
   if constexpr (kFunction == Function::relu) return hn::Max(x, hn::Zero(d));
   if constexpr (kFunction == Function::relu6) return clamp_f32(d, x, 0.0f, 6.0f);
   if constexpr (kFunction == Function::tanh) return tanh_f32(d, x);
@@ -62,6 +62,9 @@ HWY_INLINE V value_of(D d, V x) {
     const V part = hn::Mul(clamp_f32(d, hn::Add(x, hn::Set(d, 3.0f)), 0.0f, 6.0f), hn::Set(d, 1.0f / 6));
     return kFunction == Function::hard_swish ? hn::Mul(x, part) : part;
   }
+  if constexpr (kFunction == Function::leaky_relu) {
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, hn::Set(d, slope)), x);
+  }
   if constexpr (kFunction == Function::gelu) {
     const V half = hn::Mul(hn::Set(d, 0.5f), erfc_f32(d, hn::Mul(hn::Abs(x), hn::Set(d, 0.70710678f))));
     return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), half, hn::Sub(hn::Set(d, 1.0f), half)));
@@ -69,20 +72,20 @@ HWY_INLINE V value_of(D d, V x) {
 }
 
 template <Function kFunction, class D, class V = hn::Vec<D>>
-HWY_INLINE V activated(D d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, value_of<kFunction>(d, x));
+HWY_INLINE V activated(D d, V x, float slope) {
+  return hn::IfThenElse(hn::IsNaN(x), x, value_of<kFunction>(d, x, slope));
 }
 
 /// With kStream, y + begin is aligned to vectors.
 template <Function kFunction, DType kType, bool kStream>
-void activate_block(const void* x_data, void* y_data, std::int64_t begin, std::int64_t end) {
+void activate_block(const void* x_data, void* y_data, std::int64_t begin, std::int64_t end, float slope) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Storage<kType>* x = static_cast<const Storage<kType>*>(x_data);
   Storage<kType>* y = static_cast<Storage<kType>*>(y_data);
   std::int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    const auto value = activated<kFunction>(d, load_as_f32<kType>(d, x + i));
+    const auto value = activated<kFunction>(d, load_as_f32<kType>(d, x + i), slope);
     if constexpr (kStream) {
       stream_f32_as<kType>(d, value, y + i);
     } else {
@@ -91,12 +94,12 @@ void activate_block(const void* x_data, void* y_data, std::int64_t begin, std::i
   }
   if (i < end) {
     const int rest = static_cast<int>(end - i);
-    store_first_f32_as<kType>(d, activated<kFunction>(d, load_first_as_f32<kType>(d, x + i, rest)), y + i, rest);
+    store_first_f32_as<kType>(d, activated<kFunction>(d, load_first_as_f32<kType>(d, x + i, rest), slope), y + i, rest);
   }
   if constexpr (kStream) hwy::FlushStream();
 }
 
-using ActivateFunction = void (*)(const void*, void*, std::int64_t, std::int64_t);
+using ActivateFunction = void (*)(const void*, void*, std::int64_t, std::int64_t, float);
 
 template <DType kType, bool kStream>
 ActivateFunction activate_block_of(Function function) {
@@ -115,6 +118,8 @@ ActivateFunction activate_block_of(Function function) {
       return &activate_block<Function::silu, kType, kStream>;
     case Function::hard_swish:
       return &activate_block<Function::hard_swish, kType, kStream>;
+    case Function::leaky_relu:
+      return &activate_block<Function::leaky_relu, kType, kStream>;
     case Function::gelu:
       break;
   }
@@ -153,8 +158,9 @@ void activate(const ActivateProblem& problem, const void* x, void* y, const Targ
   note_path(non_temporal ? Path::activate_non_temporal : Path::activate, target);
   const std::int64_t elements = non_temporal ? 1 << 20 : 1 << 14;
   const auto block = activate_function_of(target, problem, non_temporal);
-  parallel_units(threads, ceil_div(count, elements),
-                 [&](std::int64_t unit, int) { block(x, y, unit * elements, std::min(count, (unit + 1) * elements)); });
+  parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
+    block(x, y, unit * elements, std::min(count, (unit + 1) * elements), problem.slope);
+  });
 }
 
 }  // namespace gable::cpu

@@ -41,15 +41,23 @@ static void check_other_ops(const gable_device* device) {
   add.activation = GABLE_TANH;
   check(gable_plan_add(device, &add, &plan) == GABLE_INVALID_ARGUMENT, "an add has no tanh");
 
-  gable_activate activate = {{1, 1, 2, 2}, GABLE_FUNCTION_RELU6, GABLE_F32, GABLE_NCHW};
+  gable_activate activate = {{1, 1, 2, 2}, GABLE_FUNCTION_RELU6, GABLE_F32, GABLE_NCHW, 0};
   check(gable_plan_activate(device, &activate, &plan) == GABLE_OK, "an activate is planned");
   float large[4] = {-1, 2, 7, 4};
   check(gable_run_activate(plan, large, large, NULL) == GABLE_OK && large[0] == 0 && large[1] == 2 && large[2] == 6,
         "it runs in place");
   check(gable_run_upsample(plan, x, y, NULL) == GABLE_INVALID_ARGUMENT, "it is no upsample");
   gable_plan_release(plan);
-  activate.function = (gable_function)8;
-  check(gable_plan_activate(device, &activate, &plan) == GABLE_INVALID_ARGUMENT, "there is no ninth function");
+  activate.function = GABLE_FUNCTION_LEAKY_RELU;
+  check(gable_plan_activate(device, &activate, &plan) == GABLE_INVALID_ARGUMENT, "a leaky relu needs a slope");
+  check(strstr(gable_last_error(), "0.01") != NULL, "the message has a usual one");
+  activate.slope = 0.5f;
+  large[1] = -4;
+  check(gable_plan_activate(device, &activate, &plan) == GABLE_OK, "with a slope it is planned");
+  check(gable_run_activate(plan, large, large, NULL) == GABLE_OK && large[1] == -2 && large[2] == 6, "it leaks");
+  gable_plan_release(plan);
+  activate.function = (gable_function)9;
+  check(gable_plan_activate(device, &activate, &plan) == GABLE_INVALID_ARGUMENT, "there is no tenth function");
 
   gable_concat concat = {{1, 1, 2, 2}, {1, 2, 2, 2}, GABLE_F32, GABLE_NCHW};
   const float two[8] = {10, 11, 12, 13, 14, 15, 16, 17};

@@ -56,6 +56,7 @@ TEST_CASE("names of enumerations parse back, unknown ones list the known") {
   CHECK(parse_math(to_string(Math::split6)) == Math::split6);
   CHECK(parse_activation(to_string(Activation::tanh)) == Activation::tanh);
   CHECK(parse_function(to_string(Function::hard_swish)) == Function::hard_swish);
+  CHECK(parse_function(to_string(Function::leaky_relu)) == Function::leaky_relu);
   CHECK(message_of([] { parse_dtype("f64"); }) == "unknown dtype 'f64': one of f32, f16, bf16");
 }
 

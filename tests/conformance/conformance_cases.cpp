@@ -233,12 +233,14 @@ void add_elementwise(std::vector<Op>& all) {
 /// What lies between convolutions: every function, and words of 2 to 16 bytes to place.
 void add_between(std::vector<Op>& all) {
   for (const DType dtype : kDTypes) {
-    for (int function = 0; function <= static_cast<int>(Function::gelu); ++function) {
+    for (int function = 0; function <= static_cast<int>(Function::leaky_relu); ++function) {
       for (const Shape& shape : {Shape{1027}, Shape{2, 17, 5, 9}}) {
         all.emplace_back(Activate{.shape = shape, .function = static_cast<Function>(function), .dtype = dtype});
       }
     }
     for (const Layout layout : kLayouts) {
+      all.emplace_back(
+          Activate{.shape = {3, 41}, .function = Function::leaky_relu, .dtype = dtype, .layout = layout, .slope = -3});
       all.emplace_back(Activate{.shape = {1, 4, 8, 8}, .function = Function::silu, .dtype = dtype, .layout = layout});
       for (const auto& [a, b] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 32}, {5, 3}, {4, 2}, {129, 8}}) {
         all.emplace_back(Concat{.a = {2, a, 5, 6}, .b = {2, b, 5, 6}, .dtype = dtype, .layout = layout});

@@ -272,7 +272,8 @@ TEST_CASE("activate: the ends of every function, NaN, in place, and beyond the l
   const std::vector<float> ends{-INFINITY, -1e30f, -200, -104.5f, -90, -88, -20, -6,  -3,    -1e-6f,   -0.0f, 0,
                                 1e-30f,    0.5f,   3,    6,       20,  88,  90,  105, 1e30f, INFINITY, NAN};
   const auto on = [&](Function function, std::vector<float> x, const Target& target, int threads) {
-    activate({.count = static_cast<std::int64_t>(x.size()), .function = function}, x.data(), x.data(), target, threads);
+    const ActivateProblem problem{.count = static_cast<std::int64_t>(x.size()), .function = function, .slope = -0.25f};
+    activate(problem, x.data(), x.data(), target, threads);
     return x;
   };
   for (const Target* target : supported_targets()) {
@@ -280,7 +281,8 @@ TEST_CASE("activate: the ends of every function, NaN, in place, and beyond the l
     const std::vector<float> sigmoid = on(Function::sigmoid, ends, *target, 1),
                              silu = on(Function::silu, ends, *target, 1), gelu = on(Function::gelu, ends, *target, 1),
                              swish = on(Function::hard_swish, ends, *target, 1),
-                             relu6 = on(Function::relu6, ends, *target, 1);
+                             relu6 = on(Function::relu6, ends, *target, 1),
+                             leaky = on(Function::leaky_relu, ends, *target, 1);
     for (std::size_t i = 0; i < ends.size(); ++i) {
       const double x = ends[i];
       INFO(x);
@@ -290,11 +292,13 @@ TEST_CASE("activate: the ends of every function, NaN, in place, and beyond the l
         CHECK(std::isnan(gelu[i]));
         CHECK(std::isnan(swish[i]));
         CHECK(std::isnan(relu6[i]));
+        CHECK(std::isnan(leaky[i]));
         continue;
       }
       const double s = 1 / (1 + std::exp(-x));
       CHECK(std::abs(sigmoid[i] - s) <= 8 * 0x1p-24 * s + 0x1p-126);
       CHECK(relu6[i] == std::clamp(ends[i], 0.0f, 6.0f));
+      CHECK(leaky[i] == (ends[i] < 0 ? -0.25f * ends[i] : ends[i]));
       if (std::isinf(x) && x < 0) continue;  // 0 times infinity
       if (std::isinf(x)) {
         CHECK(silu[i] == INFINITY);

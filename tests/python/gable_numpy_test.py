@@ -199,6 +199,7 @@ FORMULAS = {
     "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
     "silu": lambda x: x / (1 + np.exp(-x)),
     "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "leaky_relu": lambda x: np.where(x < 0, 0.01 * x, x),
     "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2,
 }
 
@@ -238,6 +239,14 @@ def test_a_device_without_a_layers_function_refuses_the_layer():
         with pytest.raises(gable.Error, match="activation is 'silu', which device 'onednn' can't run") as failure:
             make()
         assert failure.value.code == "unsupported"
+
+
+def test_a_leaky_relu_has_a_slope():
+    x = values(1, 2, 4, 4)
+    np.testing.assert_allclose(gable.activate(x, "leaky_relu", slope=0.2), np.where(x < 0, 0.2 * x, x), rtol=1e-6)
+    layer = pickle.loads(pickle.dumps(gable.Conv2d(values(3, 2, 1, 1), activation="leaky_relu", slope=0.1, max_pool=2)))
+    plain = gable.Conv2d(layer._packed.weights)(x)
+    np.testing.assert_allclose(layer(x), gable.max_pool2d(np.where(plain < 0, np.float32(0.1) * plain, plain), 2), rtol=1e-5)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -387,6 +396,11 @@ def test_out_is_written_and_checked():
         (lambda: gable.add(values(1, 2, 3, 3), values(1, 2, 3, 1)), "invalid_argument", "alike"),
         (lambda: gable.add(*values(2, 1, 2, 3, 3), activation="tanh"), "invalid_argument", "none or relu"),
         (lambda: gable.activate(values(2), "swish"), "invalid_argument", "hard_sigmoid, silu, hard_swish, gelu"),
+        (lambda: gable.activate(values(2), "leaky_relu", slope=0), "invalid_argument", "slope is 0; it must be a finite"),
+        (lambda: gable.activate(values(2), "leaky_relu", slope="a"), "invalid_argument", "slope is 'a'"),
+        (lambda: gable.activate(values(2), "silu", slope=0.1), "invalid_argument", "function is 'silu': leaky_relu alone"),
+        (lambda: gable.Conv2d(values(4, 2, 1, 1), activation="leaky_relu", slope=-1, max_pool=2), "invalid_argument", "max_pool2d"),
+        (lambda: gable.Linear(values(4, 2), slope=0.1), "invalid_argument", "activation is None: leaky_relu alone"),
         (lambda: gable.activate(values(2), ["silu"]), "invalid_argument", "function is .'silu'"),
         (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 4)), "invalid_argument", "channels alone"),
         (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 3).astype("f2")), "invalid_argument", "alike"),

@@ -38,7 +38,8 @@ typedef enum gable_function {
   GABLE_FUNCTION_HARD_SIGMOID = 4,
   GABLE_FUNCTION_SILU = 5,
   GABLE_FUNCTION_HARD_SWISH = 6,
-  GABLE_FUNCTION_GELU = 7
+  GABLE_FUNCTION_GELU = 7,
+  GABLE_FUNCTION_LEAKY_RELU = 8
 } gable_function;
 
 /** Start from gable_conv2d_default(): stride 1, dilation 1, one group, no padding, f32, NCHW, no epilogue. */
@@ -91,6 +92,7 @@ typedef struct gable_activate {
   gable_function function;
   gable_dtype dtype;
   gable_layout layout;
+  float slope; /**< of GABLE_FUNCTION_LEAKY_RELU alone, where it must not be 0; PyTorch's default is 0.01f */
 } gable_activate;
 
 /** The channels of a, then those of b. */

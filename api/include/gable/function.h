@@ -18,6 +18,7 @@ enum class Function : std::uint8_t {
   silu,          ///< x / (1 + exp(-x)), also called swish
   hard_swish,    ///< x * min(max(x + 3, 0), 6) / 6
   gelu,          ///< x * (1 + erf(x / sqrt(2))) / 2
+  leaky_relu,    ///< x, or slope * x where x is negative (Activate::slope)
 };
 
 GABLE_API std::string_view to_string(Function value);

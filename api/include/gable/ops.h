@@ -101,6 +101,7 @@ struct Activate {
   Function function = Function::relu;
   DType dtype = DType::f32;
   Layout layout = Layout::nchw;
+  float slope = 0.01f;  ///< of leaky_relu alone; the default is PyTorch's
   bool operator==(const Activate&) const = default;
 };
 

@@ -14,6 +14,7 @@ struct ActivateProblem {
   std::int64_t count = 0;
   DType dtype = DType::f32;
   Function function = Function::relu;
+  float slope = 0;  // of leaky_relu
 };
 
 /// `rows` times: a_bytes of a, then b_bytes of b. Of NCHW a row is an image, of NHWC a pixel.

@@ -23,7 +23,7 @@ import math
 import os
 import threading
 from collections import OrderedDict
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,16 +171,28 @@ def _index(value: str, names: tuple[str, ...], what: str) -> int:
     return names.index(value)
 
 
-def _activations(activation: str | None, is_pooled: bool = False) -> tuple[int, str | None]:
+def _slope(slope: float | None, function: str | None, what: str) -> float:
+    """Of leaky_relu, PyTorch's where none is given."""
+    if slope is None:
+        return 0.01
+    if function != "leaky_relu":
+        raise _wrong(f"slope is {slope!r}, and {what} is {function!r}: leaky_relu alone has a slope")
+    if not isinstance(slope, Real) or not math.isfinite(slope) or slope == 0:
+        raise _wrong(f"slope is {slope!r}; it must be a finite number other than 0, such as 0.01")
+    return float(slope)
+
+
+def _activations(activation: str | None, slope: float | None, is_pooled: bool = False) -> tuple[int, CActivate | None]:
     """The activation that a layer's kernels compute, by its number, and the function of a pass of its own behind them."""
+    factor = _slope(slope, activation, "activation")
     name = "none" if activation is None else activation
     if isinstance(name, str) and name in ACTIVATIONS:
         return ACTIVATIONS.index(name), None
     _index(name, (*ACTIVATIONS, *(function for function in FUNCTIONS if function not in ACTIVATIONS)), "activation")
-    if is_pooled and name in NOT_MONOTONE:
+    if is_pooled and (name in NOT_MONOTONE or (name == "leaky_relu" and factor < 0)):
         raise _wrong(f"activation is {name!r}, whose maximum is not that of its argument: leave max_pool out, and take "
                      "max_pool2d() afterwards")
-    return 0, name
+    return 0, CActivate(function=FUNCTIONS.index(name), slope=factor)
 
 
 def _is_int64(value: object) -> bool:
@@ -415,9 +427,9 @@ class _Layer:
     """What Conv2d and Linear share: weights, bias, and a plan for each input's shape and thread."""
 
     def __init__(self, weights: np.ndarray, bias: np.ndarray | None, outputs: int, device: Device | str | None,
-                 function: str | None) -> None:
+                 function: CActivate | None) -> None:
         self.device = _device(device)
-        self._function = function  # in a pass behind the plan's
+        self._function = None if function is None else bytes(function)  # in a pass behind the plan's
         self._dtype = _dtype(weights, "weights")
         self._numpy_dtype = weights.dtype
         self._packed = _Packed(weights)
@@ -430,12 +442,13 @@ class _Layer:
     def _function_plan(self, shape: tuple[int, ...]) -> _Plan | None:
         if self._function is None:
             return None
-        description = CActivate(dtype=self._dtype, function=FUNCTIONS.index(self._function))
-        description.shape[:] = shape
+        description = CActivate.from_buffer_copy(self._function)
+        description.dtype, description.shape[:] = self._dtype, shape
         try:
             return _Plan(self.device, "gable_plan_activate", description)
         except Error as error:
-            raise Error(error.code, f"activation is {self._function!r}, which device {self.device.uri!r} can't run behind "
+            name = FUNCTIONS[description.function]
+            raise Error(error.code, f"activation is {name!r}, which device {self.device.uri!r} can't run behind "
                         f"the layer: {error}") from error
 
     def _plan(self, shape: tuple[int, ...]) -> tuple[_Plan, _Handle]:
@@ -473,7 +486,7 @@ class Conv2d(_Layer):
 
     weights: (K, C/groups, R, S), in PyTorch's order. bias: (K,). stride, dilation: a number or (height, width). padding: the
     same, or (top, left, bottom, right). activation: None, "relu" or "tanh", which kernels compute, or another of activate()'s
-    in a pass behind them, which the device must have, too. max_pool: a fused pool's window; its stride is pool_stride, or the
+    in a pass behind them, which the device must have, too; "leaky_relu" has a slope. max_pool: a fused pool's window; its stride is pool_stride, or the
     window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how products of float32 are
     formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
@@ -481,12 +494,12 @@ class Conv2d(_Layer):
 
     _make = "gable_plan_conv2d"
 
-    def __init__(self, weights, bias=None, *, stride=1, padding=0, dilation=1, groups=1, activation=None, max_pool=None,
-                 pool_stride=None, layout="nchw", math="strict", device=None) -> None:
+    def __init__(self, weights, bias=None, *, stride=1, padding=0, dilation=1, groups=1, activation=None, slope=None,
+                 max_pool=None, pool_stride=None, layout="nchw", math="strict", device=None) -> None:
         weights = _rank(weights, 4, "weights")
         if not _is_int64(groups):
             raise _wrong(f"groups is {groups!r}; it must be a number")
-        fused, function = _activations(activation, max_pool is not None)
+        fused, function = _activations(activation, slope, max_pool is not None)
         super().__init__(weights, bias, weights.shape[0], device, function)
         self._layout = _index(layout, LAYOUTS, "layout")
         conv = CConv2d(groups=groups, layout=self._layout, bias=int(bias is not None), dtype=self._dtype,
@@ -524,14 +537,14 @@ class Linear(_Layer):
     """A fully connected layer as torch.nn.Linear computes it: activation(x @ weights.T + bias).
 
     weights: (outputs, inputs), in PyTorch's order. bias: (outputs,). x: (rows, inputs), or with more dimensions before the
-    inputs. activation, math, device and out are as Conv2d has them.
+    inputs. activation, slope, math, device and out are as Conv2d has them.
     """
 
     _make = "gable_plan_matmul"
 
-    def __init__(self, weights, bias=None, *, activation=None, math="strict", device=None) -> None:
+    def __init__(self, weights, bias=None, *, activation=None, slope=None, math="strict", device=None) -> None:
         weights = _rank(weights, 2, "weights")
-        fused, function = _activations(activation)
+        fused, function = _activations(activation, slope)
         super().__init__(np.ascontiguousarray(weights.T), bias, weights.shape[0], device, function)
         self._matmul = CMatmul(n=weights.shape[0], k=weights.shape[1], bias=int(bias is not None), dtype=self._dtype,
                                 math=_index(math, MATHS, "math"), activation=fused)
@@ -638,11 +651,11 @@ def multiply(a, b, *, layout="nchw", device=None, out=None) -> np.ndarray:
     return y
 
 
-def activate(x, function, *, device=None, out=None) -> np.ndarray:
-    """function(x) of an array of any dimensions: "relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish" or
-    "gelu", as PyTorch has them. out may be x."""
-    device, x = _device(device), _plain(x)
-    description = CActivate(dtype=_dtype(x, "x"), function=_index(function, FUNCTIONS, "function"))
+def activate(x, function, *, slope=None, device=None, out=None) -> np.ndarray:
+    """function(x) of an array of any dimensions: "relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish",
+    "gelu" or "leaky_relu", as PyTorch has them. slope: of leaky_relu, 0.01 if it is not given. out may be x."""
+    device, x, number = _device(device), _plain(x), _index(function, FUNCTIONS, "function")
+    description = CActivate(dtype=_dtype(x, "x"), function=number, slope=_slope(slope, function, "function"))
     description.shape[:] = _four(x.shape)
     plan = device._plans.get(("activate", bytes(description)), lambda: _Plan(device, "gable_plan_activate", description))
     y = _result(out, x.shape, x.dtype)

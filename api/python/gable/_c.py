@@ -6,7 +6,7 @@ DTYPES = ("f32", "f16", "bf16")
 LAYOUTS = ("nchw", "nhwc")
 MATHS = ("strict", "tf32", "split3", "split6")
 ACTIVATIONS = ("none", "relu", "tanh")
-FUNCTIONS = ("relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish", "gelu")
+FUNCTIONS = ("relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish", "gelu", "leaky_relu")
 
 
 class CConv2d(ctypes.Structure):
@@ -75,6 +75,7 @@ class CActivate(ctypes.Structure):
         ("function", ctypes.c_int),
         ("dtype", ctypes.c_int),
         ("layout", ctypes.c_int),
+        ("slope", ctypes.c_float),
     ]
 
 
