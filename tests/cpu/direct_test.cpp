@@ -368,16 +368,13 @@ TEST_CASE("conv2d: units of two threads are even where rows do not halve") {
 TEST_CASE("conv2d: threads that small images would leave without a unit get output channels of their own") {
   std::mt19937 random(77);
   for (const std::int64_t k : {40, 128, 200, 300}) {
-    for (const bool nhwc : {true, false}) {
-      Conv2dProblem p{.c = 37, .h = 4, .w = 3, .k = k, .r = 3, .s = 3, .bias = true};
-      p.nhwc = nhwc;
-      p.activation = Activation::relu;
-      for (const int threads : {3, 5, 8}) check_everywhere_in("direct", same_padded(p), random, threads);
-      p.stride_h = p.stride_w = 2;
-      check_everywhere_in("direct", same_padded(p), random, 8);
-      p.c = 1400;  // several chunks
-      check_everywhere_in("direct", same_padded(p), random, 8);
-    }
+    Conv2dProblem p{.c = 37, .h = 4, .w = 3, .k = k, .r = 3, .s = 3, .bias = true};
+    p.activation = Activation::relu;
+    for (const int threads : {3, 5, 8}) check_everywhere_in("direct", same_padded(p), random, threads);
+    p.stride_h = p.stride_w = 2;
+    check_everywhere_in("direct", same_padded(p), random, 8);
+    p.c = 1400;  // several chunks
+    check_everywhere_in("direct", same_padded(p), random, 8);
   }
   for (const Target* target : supported_targets()) {
     const Conv2dProblem p = same_padded({.c = 264, .h = 2, .w = 2, .k = 128, .r = 3, .s = 3});
