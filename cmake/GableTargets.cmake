@@ -81,19 +81,20 @@ function(gable_target name)
   if(GABLE_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${GABLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # GCC's default allocation of registers takes minutes for a file of checked kernels. Null pointers and accesses
-      # beyond an object are AddressSanitizer's too.
-      target_compile_options(${name} PRIVATE -fira-region=one -fira-algorithm=priority -fno-sanitize=null,object-size)
+      # GCC's default allocation of registers takes minutes for a file of checked kernels. Null pointers, accesses beyond an
+      # object and pointers that wrap are AddressSanitizer's too, as soon as they are used; the fuzzers' build (the preset
+      # fuzz) has all checks.
+      target_compile_options(${name} PRIVATE
+        -fira-region=one -fira-algorithm=priority -fno-sanitize=null,object-size,pointer-overflow)
       # Up to 512 MiB (in KiB here) GCC need not look for garbage, which takes a tenth of the time. Kernels would take
       # more memory than two jobs have.
       if(NOT name STREQUAL "gable_cpu_kernels")
         target_compile_options(${name} PRIVATE --param=ggc-min-heapsize=524288)
       endif()
-      # Rooms that compute little take a third less time to compile without optimisation, again a quarter less without
-      # checks of alignment, which the fuzzers' build has (the preset fuzz), and a twelfth less without those of pointers
-      # that wrap, which are found when they are used.
+      # Rooms that compute little take a third less time to compile without optimisation, and again a quarter less without
+      # checks of alignment, which the fuzzers' build has.
       if(name MATCHES "^gable_(bench|fuzz_targets|measure|overhead|perfcounters|record|report|rows)$")
-        target_compile_options(${name} PRIVATE -O0 -fno-sanitize=alignment,pointer-overflow)
+        target_compile_options(${name} PRIVATE -O0 -fno-sanitize=alignment)
       endif()
       # The checks that the sanitizers insert mislead GCC's analysis of flow: its findings are errors in other builds.
       target_compile_options(${name} PRIVATE
