@@ -168,6 +168,50 @@ struct Tile {
     w += kSteps * kVectors * lanes;
   }
 
+  /// Tiles of one vector keep the weights of several steps in registers on AVX-512. Each product then reads its input
+  /// at a constant distance from its pixel, while an index would cost it a second micro-operation.
+  static constexpr bool kHoldsWeights = HWY_TARGET == HWY_AVX3 && kVectors == 1 && kPitch == 0;
+  /// Steps whose weights fit beside the accumulators.
+  static constexpr int kHeldSteps = kAll <= 16 ? 16 : kAll <= 24 ? 8 : 4;
+  /// Pixels that take their products in turn, so that no sum waits for its last product.
+  static constexpr int kHeldPixels = 7;
+
+  /// kSteps input lanes of one tap, which are neighbours, from x on.
+  template <TilePixels kPart, int kSteps>
+  static HWY_INLINE void add_held(const TileCall& call, const float* x, const float* HWY_RESTRICT& w,
+                                  LinePrefetch& prefetch, V (&acc)[kAll][kVectors], V (&odd)[kAll][kVectors]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d)), pixel = call.x.px;
+    V weights[kSteps];
+    HWY_UNROLL(16) for (int step = 0; step < kSteps; ++step) {
+      weights[step] = hn::LoadU(d, w + step * lanes);
+      if (step * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + step * lanes);
+      if constexpr (!kPrefetchAtOnce) prefetch.next(step % kUnrolled);
+    }
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      const float* next = x + row * call.x.row + kPart.begin * pixel;
+      HWY_UNROLL(4) for (int first = kPart.begin; first < kPart.end; first += kHeldPixels) {
+        const float* from[kHeldPixels];
+        HWY_UNROLL(7) for (int i = 0; i < kHeldPixels; ++i) {
+          if (first + i < kPart.end) {
+            if (first + i > kPart.begin) next += pixel;
+            keep_apart(next);
+            from[i] = next;
+          }
+        }
+        HWY_UNROLL(16) for (int step = 0; step < kSteps; ++step) {
+          HWY_UNROLL(7) for (int i = 0; i < kHeldPixels; ++i) {
+            if (first + i < kPart.end) {
+              V& sum = step % 2 == 0 ? acc[row * kPixels + first + i][0] : odd[row * kPixels + first + i][0];
+              sum = add_broadcast_product(d, from[i] + step, weights[step], sum);
+            }
+          }
+        }
+      }
+    }
+    w += kSteps * lanes;
+  }
+
   /// The pixels kPart of all runs. If pixels are far apart, hardware prefetchers miss the next run's lines, so each
   /// step prefetches some of them. Prefetching all at once would fill the line buffers and stall the loads of weights.
   template <TilePixels kPart>
@@ -209,12 +253,25 @@ struct Tile {
         const float* first = x + distance;
         lines = {first, first, first + (kPixels - 1 + call.prefetch.halo) * call.x.px, call.x.px, x_row};
       }
+      std::int64_t held = 0;
+      if constexpr (kHoldsWeights) {
+        for (; held + kHeldSteps <= unrolled_steps; held += kHeldSteps) {
+          add_held<kPart, kHeldSteps>(call, x + held, w, lines, acc, odd());
+        }
+        if constexpr (kHeldSteps > kUnrolled) {
+          for (; held < unrolled_steps; held += kUnrolled) {
+            add_held<kPart, kUnrolled>(call, x + held, w, lines, acc, odd());
+          }
+        }
+      }
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * pitch;
+        HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[row][b] = x + held + row * x_row + b * kBasePixels * pitch;
       }
-      for (std::int64_t left = unrolled_steps; left > 0; left -= kUnrolled) {
-        multiply_add<kPart, kUnrolled>(base, px, kUnrolled, w, lines, acc, odd());
+      if constexpr (!kHoldsWeights) {
+        for (std::int64_t left = unrolled_steps; left > 0; left -= kUnrolled) {
+          multiply_add<kPart, kUnrolled>(base, px, kUnrolled, w, lines, acc, odd());
+        }
       }
       for (std::int64_t left = steps - unrolled_steps; left > 0; --left) {
         multiply_add<kPart, 1>(base, px, x_step, w, lines, acc, acc);

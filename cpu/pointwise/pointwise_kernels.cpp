@@ -118,6 +118,37 @@ struct PointwiseTile {
     }
   }
 
+  /// Tiles of one vector keep a run's weights in registers on AVX-512. Each product then reads its input at a constant
+  /// distance from its pixel, while an index would cost it a second micro-operation.
+  static constexpr bool kHoldsRuns = HWY_TARGET == HWY_AVX3 && kVectors == 1;
+  /// Pixels that take their products in turn, so that no sum waits for its last product.
+  static constexpr int kPixelsInTurn = 7;
+
+  /// The run of channels from `channel` on.
+  static HWY_INLINE void add_run(const PointwiseInput& in, std::int64_t channel, const float* weights,
+                                 V (&acc)[kSets][kPixels][kVectors]) {
+    const D d;
+    V w[kPointwiseRun];
+    HWY_UNROLL(16) for (int step = 0; step < kPointwiseRun; ++step) {
+      w[step] = hn::LoadU(d, weights + (channel + step) * lanes());
+    }
+    const float* next = in.x + channel;
+    HWY_UNROLL(2) for (int first = 0; first < kPixels; first += kPixelsInTurn) {
+      const float* from[kPixelsInTurn];
+      HWY_UNROLL(7) for (int i = 0; i < kPixelsInTurn && first + i < kPixels; ++i) {
+        if (first + i > 0) next += in.pixel;
+        keep_apart(next);
+        from[i] = next;
+      }
+      HWY_UNROLL(16) for (int step = 0; step < kPointwiseRun; ++step) {
+        HWY_UNROLL(7) for (int i = 0; i < kPixelsInTurn && first + i < kPixels; ++i) {
+          V& sum = acc[step % kSets][first + i][0];
+          sum = add_broadcast_product(d, from[i] + step, w[step], sum);
+        }
+      }
+    }
+  }
+
   /// All channels of a panel, with prefetches before each run.
   static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* prefetch, char* y,
                                 V (&acc)[kSets][kPixels][kVectors]) {
@@ -142,6 +173,15 @@ struct PointwiseTile {
             prefetch_for_writing(reinterpret_cast<float*>(y + at));
           y += y_pixel;
         }
+      }
+      if constexpr (kHoldsRuns) {
+        if (steps == kPointwiseRun) {
+          add_run(call.in, call.in.channels - left, weights, acc);
+          continue;
+        }
+        // The last channels, fewer than a run.
+        HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] += call.in.channels - left;
+        stream[0] += (call.in.channels - left) * lanes();
       }
       for (std::int64_t times = steps / kUnrolled; times > 0; --times) add<kUnrolled>(base, px, stream, acc);
       for (std::int64_t rest = steps % kUnrolled; rest > 0; --rest) add<1>(base, px, stream, acc);
@@ -228,6 +268,15 @@ struct PointwiseTile {
       }
       PixelPitch px = PixelPitch::of(call.in.pixel);
       std::int64_t channel = 0;
+      if constexpr (kHoldsRuns) {
+        PointwiseInput in = call.in;
+        in.x = x;
+        for (; channel + kPointwiseRun <= call.in.channels; channel += kPointwiseRun) {
+          add_run(in, channel, call.panels.weights, acc);
+        }
+        HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] += channel;
+        stream[0] += channel * lanes();
+      }
       for (; channel + kUnrolled <= call.in.channels; channel += kUnrolled) add<kUnrolled>(base, px, stream, acc);
       for (; channel < call.in.channels; ++channel) add<1>(base, px, stream, acc);
       add_sets(acc);
