@@ -19,6 +19,7 @@ constexpr double kStagedRun = 5.5;           // more, of 16 bits
 constexpr double kPaddingTap = 5;            // that skips a tile's pixels
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 constexpr double kVectorWeights = 1.2;       // times the weights of a matrix by a vector, on Xeons with AMX
+constexpr double kAliasedProduct = 1.08;     // times that of a single tap whose pixels share a set of L1, beside AMX
 constexpr double kFarGroupPixel = 2;         // of a group's output, in tensors that L2 does not keep
 constexpr ConversionCost kStaged{3.5, 1.3}, kStored{13, 8.5};
 constexpr ConversionCost kStagedWhole{3.5, 6};  // on cores that do not halve vectors
@@ -76,6 +77,12 @@ void for_panels(const Conv2dProblem& p, const Conv2dKernels& kernels, const Targ
   }
 }
 
+/// Whether a tile of a single tap reads pixels a multiple of 4 KiB apart in the image.
+bool reads_aliased_pixels(const Conv2dBlocking& b) {
+  const Conv2dProblem& p = b.problem;
+  return b.input.never_staged && p.r * p.s == 1 && p.wo > 1 && shares_a_set(p.stride_w, p.c, sizeof(float));
+}
+
 double rows_of_tile(const Conv2dBlocking& b) { return b.tile.two_rows || b.tile.image_pair ? 2 : 1; }
 
 double tiles_of_row(const Conv2dBlocking& b) {
@@ -122,10 +129,11 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   double cycles = p.groups > 1 && b.unit_groups == 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
   const bool vector = p.n * p.h * p.w == 1 && core_kind(kernels.lanes) == CoreKind::amx;
   const double weights = weights_cycles(p) * (vector ? kVectorWeights : 1);
+  const double aliased = reads_aliased_pixels(b) && core_kind(kernels.lanes) == CoreKind::amx ? kAliasedProduct : 1;
   for_panels(p, kernels, target, [&](const Panels& panels) {
-    cycles += panels.count *
-              (kernel_rows * (steps * panels.vectors * std::max(pixels * panels.product, tiles * weights) + runs) +
-               rows * (tiles * kTile + pixels * panels.vectors * kStoredVector));
+    const double products = panels.vectors * std::max(pixels * panels.product * aliased, tiles * weights);
+    cycles += panels.count * (kernel_rows * (steps * products + runs) +
+                              rows * (tiles * kTile + pixels * panels.vectors * kStoredVector));
   });
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
   const ConversionCost staged = core_kind(kernels.lanes) == CoreKind::whole_512 ? kStagedWhole : kStaged;
