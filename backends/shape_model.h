@@ -44,7 +44,7 @@ Rates host_rates(DType dtype, int threads, bool amx, double speed = 1);
 /// `vectors`: weights times the channels of one pixel for each image, as at the end of networks.
 enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial, vectors };
 inline constexpr int kShapeClasses = 6;
-inline constexpr int kShapeFeatures = 30;
+inline constexpr int kShapeFeatures = 31;
 
 ShapeClass shape_class(const Conv2dProblem& problem);
 

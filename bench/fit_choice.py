@@ -69,7 +69,7 @@ CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
 RIDGE, RIDGE_NEAR = 0.03, (0, 10, 10, 100)  # by load; layers of one image on several threads are many
 # Of sharpened(): the log of times within which a choice is half wrong, the ridge, the steps, and the least number of layers.
-BLUR, SHARP_RIDGE, STEPS, LEAST_LAYERS = 0.06, 30.0, 300, 20
+BLUR, SHARP_RIDGE, STEPS, LEAST_LAYERS = 0.06, 100.0, 300, 20
 # Of selected(): the ridge towards the tree's law, the parts of the cross-validation, the least number of layers, and the mean regret by which
 # another law must be better. A layer's regret above WORST counts twice.
 RIDGE_TREE, PARTS, LEAST_SELECTED, LEAST_GAIN, WORST = 10.0, 4, 40, 0.001, math.log(1.3)
@@ -186,6 +186,11 @@ def log_half_panel(outputs: int) -> float:
     return log_waste(outputs, 32) - log_waste(outputs, 16) if outputs > 16 else 0.0
 
 
+def share_beyond_tiles(inputs: int, outputs: int) -> float:
+    """What layers of more than 64 input channels lose, whose weights tiles of matrix units can't keep: the less, the more channels share it."""
+    return 64 / inputs if inputs > 64 and outputs > 16 else 0.0
+
+
 def first_layer(e: dict[str, int]) -> list[float]:
     """Whether windows leave pixels out, whether they are patches, and what a row of one, with all channels, leaves of vectors."""
     if shape_class(e) != "few_channels":
@@ -267,6 +272,7 @@ def features_of(problem: str, dtype: str, threads: int, kind: str) -> list[float
         taps_beyond(e),
         gathers_pixels(e),
         log_half_panel(group_k),
+        share_beyond_tiles(group_c, group_k),
     ]
 
 

@@ -164,11 +164,12 @@ TEST_CASE("shape model: layers of few pixels are told apart by their weights, an
   CHECK(log_time(2, 9, 1, kBeyond) == doctest::Approx(2 * std::log(2.0)));
 }
 
-TEST_CASE("shape model: panels of outputs that are half empty are told apart; threads count up to those measured") {
-  constexpr std::size_t kThreads = 16, kHalfPanel = 29;  // as in bench/fit_choice.py
-  const auto log_time = [](std::int64_t outputs, int threads, std::size_t feature) {
+TEST_CASE(
+    "shape model: what tiles don't hold and half empty panels are told apart; threads count up to those measured") {
+  constexpr std::size_t kThreads = 16, kHalfPanel = 29, kBeyondTiles = 30;  // as in bench/fit_choice.py
+  const auto log_time = [](std::int64_t outputs, int threads, std::size_t feature, std::int64_t inputs = 64) {
     Conv2dProblem p = spatial(DType::bf16);
-    p.k = outputs;
+    p.c = inputs, p.k = outputs;
     ShapeFits fits{};
     for (auto& load : fits)
       for (ClassFits& classes : load[0])
@@ -179,6 +180,9 @@ TEST_CASE("shape model: panels of outputs that are half empty are told apart; th
   CHECK(log_time(48, 1, kHalfPanel) == doctest::Approx(std::log(64 / 48.0)));
   CHECK(log_time(33, 1, kHalfPanel) == doctest::Approx(std::log(64 / 48.0)));
   for (const std::int64_t outputs : {8, 16, 32, 64}) CHECK(log_time(outputs, 1, kHalfPanel) == doctest::Approx(0));
+  CHECK(log_time(64, 1, kBeyondTiles, 128) == doctest::Approx(0.5));
+  CHECK(log_time(64, 1, kBeyondTiles, 64) == doctest::Approx(0));
+  CHECK(log_time(16, 1, kBeyondTiles, 128) == doctest::Approx(0));
   CHECK(log_time(64, 4, kThreads) == doctest::Approx(std::log(4)));
   CHECK(log_time(64, 96, kThreads) == doctest::Approx(std::log(12)));
 }

@@ -42,7 +42,7 @@ def test_classes(problem, name):
 
 def test_first_layers_are_told_apart_by_their_windows():
     def last(problem):
-        return fit_choice.features(layer(problem))[-10:-6]
+        return fit_choice.features(layer(problem))[-11:-7]
 
     assert last("mb1ic3ih224oc64oh56kh4sh4") == [0, 1, pytest.approx(math.log(16 / 12)), pytest.approx(math.log(32 / 12))]
     assert last("mb1ic3ih224oc64oh112kh3sh2ph1")[:2] == [0, 0]
@@ -62,14 +62,14 @@ def test_first_layers_are_told_apart_by_their_windows():
     ],
 )
 def test_groups_are_told_apart_by_whole_blocks_of_channels(problem, found):
-    assert fit_choice.features(layer(problem))[-6:-4] == found
+    assert fit_choice.features(layer(problem))[-7:-5] == found
 
 
 def test_layers_of_few_pixels_are_told_apart_by_their_weights_and_by_windows_beyond_the_image():
-    share, beyond = fit_choice.features(layer("mb1ic64ih2oc32kh3ph1"))[-4:-2]
+    share, beyond = fit_choice.features(layer("mb1ic64ih2oc32kh3ph1"))[-5:-3]
     assert share == pytest.approx(math.log(1 + 64 * 32 * 9 / (64 * 4 + 32 * 4)))
     assert beyond == pytest.approx(2 * math.log(3 / 2))
-    assert fit_choice.features(layer("mb1ic64ih9oc32kh3ph1"))[-3] == 0
+    assert fit_choice.features(layer("mb1ic64ih9oc32kh3ph1"))[-4] == 0
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_layers_of_few_pixels_are_told_apart_by_their_weights_and_by_windows_bey
     ],
 )
 def test_depthwise_layers_of_large_planes_with_wide_strides_are_told_apart(problem, found):
-    assert fit_choice.features(layer(problem))[-2] == found
+    assert fit_choice.features(layer(problem))[-3] == found
 
 
 @pytest.mark.parametrize(
@@ -364,6 +364,15 @@ def test_laws_are_replaced_where_cross_validation_gains_and_keep_their_level():
 
 
 def test_half_empty_panels_are_told_apart():
-    assert fit_choice.features(layer("mb1ic64ih14oc48kh1"))[-1] == pytest.approx(math.log(64 / 48))
+    assert fit_choice.features(layer("mb1ic64ih14oc48kh1"))[-2] == pytest.approx(math.log(64 / 48))
     for outputs in (8, 16, 32, 64):
-        assert fit_choice.features(layer(f"mb1ic64ih14oc{outputs}kh1"))[-1] == 0
+        assert fit_choice.features(layer(f"mb1ic64ih14oc{outputs}kh1"))[-2] == 0
+
+
+def test_more_channels_than_tiles_keep_are_told_apart():
+    def last(problem):
+        return fit_choice.features(layer(problem))[-1]
+
+    assert last("mb1ic65ih14oc48kh1") == pytest.approx(64 / 65)
+    assert last("mb1ic640ih14oc48kh1") == pytest.approx(0.1)
+    assert last("mb1ic64ih14oc48kh1") == last("mb1ic640ih14oc16kh1") == last("g20mb1ic640ih14oc640kh1") == 0
