@@ -207,6 +207,18 @@ std::unique_ptr<PlanImpl> make_narrow_groups_dot_plan(const WeightedOp& op, cons
       Arithmetic{.dtype = "bf16", .products = 1});
 }
 
+std::string missing_few_outputs_dot(const cpu::Target& target) {
+  return target.name != "avx512" ? "target " + std::string(target.name) + ": its products belong to avx512"
+                                 : cpu::missing_few_outputs_dot();
+}
+
+std::unique_ptr<PlanImpl> make_few_outputs_dot_plan(const WeightedOp& op, const CpuPlace& place) {
+  using Plan = cpu::FewOutputsPlan;
+  return std::make_unique<WeightedPlan<Plan>>(
+      op, bf16_bound(op, 1), Plan(op.problem, cpu::few_outputs_dot_kernels(), place.target, place.threads),
+      Arithmetic{.dtype = "bf16", .products = 1});
+}
+
 /// The units use AVX-512 registers, and the code around them is compiled for avx512.
 template <typename Unit>
 std::string missing_unit(const cpu::Target& target, const Unit& unit) {
@@ -255,6 +267,8 @@ constexpr CpuKernels::Kernel kKernels[] = {
     f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", strict<cpu::depthwise_staged_refusal>),
     f32_kernel<cpu::FewChannelsPlan>("few_channels", strict<cpu::few_channels_refusal>,
                                      seconds_of<cpu::few_channels_seconds>),
+    {"few_outputs_bf16_dot", missing_few_outputs_dot, strict<cpu::few_outputs_dot_refusal>, make_few_outputs_dot_plan,
+     seconds_of<cpu::few_outputs_dot_seconds>},
     f32_kernel<cpu::FewOutputsPlan>("few_outputs", strict<cpu::few_outputs_refusal>,
                                     seconds_of<cpu::few_outputs_seconds>),
     {"folded", nothing_missing<cpu::Target>, refuse_folded, make_folded_plan, folded_seconds},

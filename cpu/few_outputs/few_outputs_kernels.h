@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include <gable/problem.h>
 
@@ -14,11 +15,13 @@ constexpr int kMaxFewOutputs = 8;
 /// Sums of one tile at most, of which a run's last tile may store some beyond the run's own.
 constexpr std::int64_t kFewOutputsTile = 32;
 
-/// Sums of pixels that lie x_pixel elements apart, without bias: sums[pixel][output].
+/// Sums of a row of pixels, without bias: sums[pixel][output]. A window has `rows` rows of `runs` runs, each of
+/// `channels` neighbouring elements. All distances are in elements.
 struct FewOutputsCall {
-  const void* x;
-  std::int64_t x_pixel, pixels, channels;
-  const float* weights;  // [channel / lanes][output][lane], zero beyond the last channel
+  const void* x;  // the first pixel's first run
+  std::int64_t x_pixel, pixels;
+  std::int64_t x_row, rows, x_run, runs, channels;
+  const float* weights;  // [row][run][channel / step][output][channel of the step], zero beyond a run's last channel
   float* sums;           // kFewOutputsTile floats beyond the last one may be overwritten
 };
 using FewOutputsFunction = void (*)(const FewOutputsCall&);
@@ -35,12 +38,18 @@ struct FinishOutputsCall {
 using FinishOutputsFunction = void (*)(const FinishOutputsCall&);
 
 struct FewOutputsKernels {
-  int lanes;
+  int lanes;  // of f32 in a vector
+  int step;   // channels in a vector: as many, or pairs of bf16, whose weights are bf16 too
   std::array<int, kMaxFewOutputs + 1> pixels;     // of a tile, by outputs
   FewOutputsFunction sum[3][kMaxFewOutputs + 1];  // by type and outputs
   FinishOutputsFunction finish[3];                // by type
 };
 
 const FewOutputsKernels& few_outputs_kernels(const Target& target);
+
+/// The kernels of AVX512-BF16's pair product, of bf16 alone, for the target avx512; and why this CPU lacks them, or
+/// empty.
+const FewOutputsKernels& few_outputs_dot_kernels();
+std::string missing_few_outputs_dot();
 
 }  // namespace gable::cpu

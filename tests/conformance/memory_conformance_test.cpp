@@ -96,13 +96,13 @@ std::vector<Conv2d> one_for_each_family() {
   Conv2d half = dense, pointwise = dense, few_outputs = dense, planes = dense, groups = dense;
   half.dtype = DType::bf16;
   pointwise.weights = {40, 24, 1, 1};
-  few_outputs.weights = {5, 24, 1, 1};
-  pointwise.padding = few_outputs.padding = {};
+  few_outputs.weights = {5, 24, 3, 3};
+  pointwise.padding = {};
   planes.layout = Layout::nchw;
   groups.weights = {24, 4, 3, 3};
   groups.groups = 6;
-  Conv2d half_planes = planes, half_pointwise = pointwise, half_groups = groups;
-  half_planes.dtype = half_pointwise.dtype = half_groups.dtype = DType::bf16;
+  Conv2d half_planes = planes, half_pointwise = pointwise, half_few_outputs = few_outputs, half_groups = groups;
+  half_planes.dtype = half_pointwise.dtype = half_few_outputs.dtype = half_groups.dtype = DType::bf16;
   const Conv2d few{.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}};
   const Conv2d patches{.input = {2, 3, 8, 12}, .weights = {16, 3, 4, 4}, .stride = {4, 4}, .layout = Layout::nhwc};
   Conv2d cropped = dense;
@@ -113,8 +113,8 @@ std::vector<Conv2d> one_for_each_family() {
   Conv2d deep_planes = deep, pooled = dense;
   deep_planes.layout = Layout::nchw;
   pooled.epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}};
-  return {dense,       half, pointwise, half_pointwise, few_outputs, planes,      half_planes, groups,
-          half_groups, few,  patches,   cropped,        deep,        deep_planes, pooled};
+  return {dense,       half, pointwise, half_pointwise, few_outputs, half_few_outputs, planes, half_planes, groups,
+          half_groups, few,  patches,   cropped,        deep,        deep_planes,      pooled};
 }
 
 /// The op's plan, packed weights and first run, each of whose allocations fails once; after that, the device still

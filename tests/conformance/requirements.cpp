@@ -113,6 +113,7 @@ constexpr Least kLeast[] = {
     {"cpu", "depthwise_planes", 8},
     {"cpu", "depthwise_staged", 18},
     {"cpu", "few_channels", 120},
+    {"cpu", "few_outputs_bf16_dot", 1},
     {"cpu", "few_outputs", 4},
     {"cpu", "folded", 12},
     {"cpu", "narrow_groups_bf16_dot", 1},
