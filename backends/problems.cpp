@@ -121,6 +121,18 @@ UpsampleProblem problem_of(const Upsample& u) {
           .element_bytes = static_cast<int>(size_of(u.dtype))};
 }
 
+BilinearProblem bilinear_problem_of(const Upsample& u) {
+  const bool nhwc = u.layout == Layout::nhwc;
+  return {.images = u.input[0] * (nhwc ? 1 : u.input[1]),
+          .rows = u.input[2],
+          .pixels = u.input[3],
+          .channels = nhwc ? u.input[1] : 1,
+          .scale_h = u.scale.h,
+          .scale_w = u.scale.w,
+          .align_corners = u.interpolation == Interpolation::bilinear_align_corners,
+          .dtype = u.dtype};
+}
+
 MultiplyProblem problem_of(const Multiply& m) {
   if (m.a == m.b) return {.run = m.a.elements(), .dtype = m.dtype};
   const std::int64_t pixels = m.a[2] * m.a[3];
@@ -134,7 +146,9 @@ ErrorBound unweighted_bound(const Op& op) {
   const bool is_bounded =
       activate != nullptr && (activate->function == Function::tanh || activate->function == Function::sigmoid ||
                               activate->function == Function::hard_sigmoid);
-  return f32_accumulation_bound(1, dtype_of(op), is_bounded ? Activation::tanh : Activation::none);
+  const auto* const upsample = std::get_if<Upsample>(&op);
+  const bool is_mean = upsample != nullptr && upsample->interpolation != Interpolation::nearest;
+  return f32_accumulation_bound(is_mean ? 4 : 1, dtype_of(op), is_bounded ? Activation::tanh : Activation::none);
 }
 
 bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }

@@ -15,7 +15,8 @@ MaxPoolProblem problem_of(const MaxPool& pool);
 
 ActivateProblem problem_of(const Activate& activate);
 ConcatProblem problem_of(const Concat& concat);
-UpsampleProblem problem_of(const Upsample& upsample);
+UpsampleProblem problem_of(const Upsample& upsample);           ///< of nearest
+BilinearProblem bilinear_problem_of(const Upsample& upsample);  ///< of the others
 MultiplyProblem problem_of(const Multiply& multiply);
 
 /// The bound of a kernel that computes an op without weights in f32.

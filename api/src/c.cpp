@@ -91,6 +91,10 @@ static_assert(are_twins(gable::Function::relu, GABLE_FUNCTION_RELU) &&
               are_twins(gable::Function::gelu, GABLE_FUNCTION_GELU) &&
               are_twins(gable::Function::leaky_relu, GABLE_FUNCTION_LEAKY_RELU));
 
+static_assert(are_twins(gable::Interpolation::nearest, GABLE_NEAREST) &&
+              are_twins(gable::Interpolation::bilinear, GABLE_BILINEAR) &&
+              are_twins(gable::Interpolation::bilinear_align_corners, GABLE_BILINEAR_ALIGN_CORNERS));
+
 /// A caller can pass any integer as an enumerator, which C++ may only look at as an integer: by reference, then copied.
 template <typename Enum, typename CEnum>
 Enum enumerator(const CEnum& given, Enum last, const char* what) {
@@ -182,7 +186,8 @@ gable::Upsample upsample_of(const gable_upsample& u) {
   return {.input = {u.input[0], u.input[1], u.input[2], u.input[3]},
           .scale = {u.scale[0], u.scale[1]},
           .dtype = dtype_of(u.dtype),
-          .layout = layout_of(u.layout)};
+          .layout = layout_of(u.layout),
+          .interpolation = enumerator(u.interpolation, gable::Interpolation::bilinear_align_corners, "interpolation")};
 }
 
 gable::Multiply multiply_of(const gable_multiply& m) {

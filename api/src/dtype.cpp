@@ -2,6 +2,7 @@
 #include <gable/dtype.h>
 #include <gable/error.h>
 #include <gable/function.h>
+#include <gable/interpolation.h>
 
 #include <array>
 #include <bit>
@@ -29,6 +30,9 @@ constexpr Names<Function, 9> kFunctions{{{Function::relu, "relu"},
                                          {Function::hard_swish, "hard_swish"},
                                          {Function::gelu, "gelu"},
                                          {Function::leaky_relu, "leaky_relu"}}};
+constexpr Names<Interpolation, 3> kInterpolations{{{Interpolation::nearest, "nearest"},
+                                                   {Interpolation::bilinear, "bilinear"},
+                                                   {Interpolation::bilinear_align_corners, "bilinear_align_corners"}}};
 
 template <typename Enum, std::size_t kCount>
 std::string_view name_of(const Names<Enum, kCount>& names, Enum value) {
@@ -57,12 +61,14 @@ std::string_view to_string(Layout value) { return name_of(kLayouts, value); }
 std::string_view to_string(Math value) { return name_of(kMaths, value); }
 std::string_view to_string(Activation value) { return name_of(kActivations, value); }
 std::string_view to_string(Function value) { return name_of(kFunctions, value); }
+std::string_view to_string(Interpolation value) { return name_of(kInterpolations, value); }
 
 DType parse_dtype(std::string_view name) { return parse(kDTypes, "dtype", name); }
 Layout parse_layout(std::string_view name) { return parse(kLayouts, "layout", name); }
 Math parse_math(std::string_view name) { return parse(kMaths, "math mode", name); }
 Activation parse_activation(std::string_view name) { return parse(kActivations, "activation", name); }
 Function parse_function(std::string_view name) { return parse(kFunctions, "function", name); }
+Interpolation parse_interpolation(std::string_view name) { return parse(kInterpolations, "interpolation", name); }
 
 std::uint16_t bf16_from_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);

@@ -240,6 +240,7 @@ void check(const Upsample& u) {
   check_known("upsample", u.layout);
   check_shape("upsample", "input", u.input, 4, 4);
   check_extent("upsample", "scale", u.scale);
+  check_known("upsample", "interpolation", u.interpolation, Interpolation::bilinear_align_corners);
   check_shape("upsample", "output", output_shape(u), 4, 4);
 }
 void check(const Multiply& m) {
@@ -317,7 +318,9 @@ Work work_of(const Concat& c) {
   return {.flop = 0, .bytes_read = tensor, .bytes_written = tensor};
 }
 Work work_of(const Upsample& u) {
-  return {.flop = 0,
+  constexpr double kFlopOfMean = 7;  // of four pixels: four products, three sums
+  const double outputs = static_cast<double>(output_of(u).elements());
+  return {.flop = u.interpolation == Interpolation::nearest ? 0 : kFlopOfMean * outputs,
           .bytes_read = bytes_of(u.input.elements(), u.dtype),
           .bytes_written = bytes_of(output_of(u).elements(), u.dtype)};
 }
@@ -391,7 +394,8 @@ std::string attributes(const Concat& c) {
 }
 std::string attributes(const Upsample& u) {
   return to_string(u.input) + " " + std::string(to_string(u.dtype)) + " " + std::string(to_string(u.layout)) +
-         ", scale " + to_string(u.scale);
+         ", scale " + to_string(u.scale) +
+         (u.interpolation == Interpolation::nearest ? "" : ", " + std::string(to_string(u.interpolation)));
 }
 std::string attributes(const Multiply& m) {
   return to_string(m.a) + " by " + to_string(m.b) + " " + std::string(to_string(m.dtype)) + " " +

@@ -5,6 +5,7 @@
 
 #include "backends/problems.h"
 #include "cpu/ops/activate.h"
+#include "cpu/ops/bilinear.h"
 #include "cpu/ops/concat.h"
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/multiply.h"
@@ -135,6 +136,19 @@ class CpuUpsample final : public PlanImpl {
   int threads_;
 };
 
+class CpuBilinear final : public PlanImpl {
+ public:
+  CpuBilinear(const Upsample& upsample, const CpuPlace& place)
+      : CpuBilinear(upsample, place, cpu::BilinearPlan(bilinear_problem_of(upsample), place.target, place.threads)) {}
+  void run(const RunArguments& a) override { plan_.run(a.inputs[0], a.output); }
+
+ private:
+  CpuBilinear(const Upsample& upsample, const CpuPlace& place, cpu::BilinearPlan plan)
+      : PlanImpl(details_of(upsample, place, plan.workspace_bytes())), plan_(std::move(plan)) {}
+
+  cpu::BilinearPlan plan_;
+};
+
 class CpuMultiply final : public PlanImpl {
  public:
   CpuMultiply(const Multiply& multiply, const CpuPlace& place)
@@ -157,7 +171,10 @@ struct MakeUnweighted {
   std::unique_ptr<PlanImpl> operator()(const Reorder& op) const { return std::make_unique<CpuReorder>(op, place); }
   std::unique_ptr<PlanImpl> operator()(const Activate& op) const { return std::make_unique<CpuActivate>(op, place); }
   std::unique_ptr<PlanImpl> operator()(const Concat& op) const { return std::make_unique<CpuConcat>(op, place); }
-  std::unique_ptr<PlanImpl> operator()(const Upsample& op) const { return std::make_unique<CpuUpsample>(op, place); }
+  std::unique_ptr<PlanImpl> operator()(const Upsample& op) const {
+    if (op.interpolation != Interpolation::nearest) return std::make_unique<CpuBilinear>(op, place);
+    return std::make_unique<CpuUpsample>(op, place);
+  }
   std::unique_ptr<PlanImpl> operator()(const Multiply& op) const { return std::make_unique<CpuMultiply>(op, place); }
   template <typename Weighted>
   std::unique_ptr<PlanImpl> operator()(const Weighted& op) const {

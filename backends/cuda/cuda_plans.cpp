@@ -3,6 +3,7 @@
 
 #include "backends/problems.h"
 #include "cuda/ops/activate.h"
+#include "cuda/ops/bilinear.h"
 #include "cuda/ops/concat.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/multiply.h"
@@ -67,6 +68,9 @@ class UnweightedPlan final : public CudaPlan {
   }
 
   static void launch_op(const Upsample& op, const RunArguments& a, cudaStream_t stream) {
+    if (op.interpolation != Interpolation::nearest) {
+      return cuda::upsample_bilinear(bilinear_problem_of(op), a.inputs[0], a.output, stream);
+    }
     cuda::upsample(problem_of(op), a.inputs[0], a.output, stream);
   }
 

@@ -293,8 +293,43 @@ void concat(const Concat& op, const void* a, const void* b, const Store& store) 
   });
 }
 
+/// Where pixel `at` of a row of output lies: behind pixel `first` of the input by a part of a pixel, exactly 0 on it.
+struct Place {
+  std::int64_t first;
+  double behind;
+};
+inline Place place_of(std::int64_t at, std::int64_t size, std::int64_t scale, Interpolation interpolation) {
+  const bool corners = interpolation == Interpolation::bilinear_align_corners;
+  const std::int64_t parts = corners ? std::max<std::int64_t>(1, size * scale - 1) : 2 * scale;
+  const std::int64_t place =
+      corners ? at * (size - 1) : std::clamp<std::int64_t>(2 * at + 1 - scale, 0, (size - 1) * parts);
+  return {place / parts, static_cast<double>(place % parts) / static_cast<double>(parts)};
+}
+
+template <typename Store>
+void interpolate(const Upsample& op, const void* x, const Store& store) {
+  const Shape output = output_shape(op);
+  for_each_element(output, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    const Place row = place_of(h, op.input[2], op.scale.h, op.interpolation);
+    const Place column = place_of(w, op.input[3], op.scale.w, op.interpolation);
+    double value = 0, magnitude = 0;
+    for (const std::int64_t i : {std::int64_t{0}, std::int64_t{1}}) {
+      for (const std::int64_t j : {std::int64_t{0}, std::int64_t{1}}) {
+        const double share = (i == 1 ? row.behind : 1 - row.behind) * (j == 1 ? column.behind : 1 - column.behind);
+        if (share == 0) continue;
+        const std::int64_t from = offset(op.input, op.layout, n, c, row.first + i, column.first + j);
+        const double part = share * load(x, op.dtype, from);
+        value += part;
+        magnitude += std::abs(part);
+      }
+    }
+    store(offset(output, op.layout, n, c, h, w), value, magnitude);
+  });
+}
+
 template <typename Store>
 void upsample(const Upsample& op, const void* x, const Store& store) {
+  if (op.interpolation != Interpolation::nearest) return interpolate(op, x, store);
   const Shape output = output_shape(op);
   for_each_element(output, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     const std::int64_t at = offset(op.input, op.layout, n, c, h / op.scale.h, w / op.scale.w);

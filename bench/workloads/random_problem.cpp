@@ -36,6 +36,8 @@ class Draw {
 };
 
 constexpr std::array kDTypes{DType::f32, DType::bf16, DType::f16};
+constexpr std::array kInterpolations{Interpolation::nearest, Interpolation::bilinear,
+                                     Interpolation::bilinear_align_corners};
 constexpr std::array kLayouts{Layout::nhwc, Layout::nchw};
 constexpr std::array kActivations{Activation::none, Activation::relu, Activation::tanh};
 
@@ -134,8 +136,11 @@ Op other_op(Draw& draw) {
     case 5:
       return Concat{.a = shape, .b = {shape[0], channels(draw), shape[2], shape[3]}, .dtype = dtype, .layout = layout};
     case 6:
-      return Upsample{
-          .input = shape, .scale = {draw.between(1, 4), draw.between(1, 4)}, .dtype = dtype, .layout = layout};
+      return Upsample{.input = shape,
+                      .scale = {draw.between(1, 4), draw.between(1, 4)},
+                      .dtype = dtype,
+                      .layout = layout,
+                      .interpolation = draw.any_of(kInterpolations)};
     case 7:
       return Multiply{
           .a = shape, .b = draw.chance(30) ? shape : Shape{shape[0], shape[1], 1, 1}, .dtype = dtype, .layout = layout};

@@ -115,6 +115,8 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "multiply_elements",
     "multiply_channels",
     "multiply_planes",
+    "bilinear_pixels",
+    "bilinear_planes",
     "transpose_2byte",
     "transpose_4byte",
     "transpose_non_temporal",

@@ -114,6 +114,8 @@ enum class Path {
   multiply_elements,
   multiply_channels,
   multiply_planes,
+  bilinear_pixels,
+  bilinear_planes,
   transpose_2byte,
   transpose_4byte,
   transpose_non_temporal,

@@ -223,6 +223,8 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "multiply_words",
     "multiply_steps",
     "multiply_elements",
+    "bilinear_vectors",
+    "bilinear_elements",
 });
 static_assert(kPathNames.size() == kPaths);
 

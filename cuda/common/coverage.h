@@ -224,6 +224,8 @@ enum class Path {
   multiply_words,
   multiply_steps,
   multiply_elements,
+  bilinear_vectors,
+  bilinear_elements,
   count
 };
 

@@ -71,12 +71,20 @@ static void check_other_ops(const gable_device* device) {
   concat.b[3] = 1;
   check(gable_plan_concat(device, &concat, &plan) == GABLE_INVALID_ARGUMENT, "images of two sizes can't be joined");
 
-  const gable_upsample upsample = {{1, 1, 2, 2}, {2, 2}, GABLE_F32, GABLE_NCHW};
+  gable_upsample upsample = {{1, 1, 2, 2}, {2, 2}, GABLE_F32, GABLE_NCHW, GABLE_NEAREST};
   check(gable_plan_upsample(device, &upsample, &plan) == GABLE_OK, "an upsample is planned");
   check(
       gable_run_upsample(plan, x, all, NULL) == GABLE_OK && all[1] == -1 && all[5] == -1 && all[2] == 2 && all[15] == 4,
       "each pixel becomes four");
   gable_plan_release(plan);
+  upsample.interpolation = GABLE_BILINEAR_ALIGN_CORNERS;
+  check(gable_plan_upsample(device, &upsample, &plan) == GABLE_OK, "a bilinear upsample is planned");
+  check(gable_run_upsample(plan, x, all, NULL) == GABLE_OK && all[0] == -1 && all[3] == 2 && all[12] == -3 &&
+            all[1] < 1e-6f && all[1] > -1e-6f && all[15] == 4,
+        "the corners stay");
+  gable_plan_release(plan);
+  upsample.interpolation = (gable_interpolation)3;
+  check(gable_plan_upsample(device, &upsample, &plan) == GABLE_INVALID_ARGUMENT, "there is no fourth interpolation");
 
   gable_multiply multiply = {{1, 2, 1, 2}, {1, 2, 1, 1}, GABLE_F32, GABLE_NCHW};
   check(gable_plan_multiply(device, &multiply, &plan) == GABLE_OK, "a product is planned");

@@ -57,6 +57,7 @@ TEST_CASE("names of enumerations parse back, unknown ones list the known") {
   CHECK(parse_activation(to_string(Activation::tanh)) == Activation::tanh);
   CHECK(parse_function(to_string(Function::hard_swish)) == Function::hard_swish);
   CHECK(parse_function(to_string(Function::leaky_relu)) == Function::leaky_relu);
+  CHECK(parse_interpolation(to_string(Interpolation::bilinear)) == Interpolation::bilinear);
   CHECK(message_of([] { parse_dtype("f64"); }) == "unknown dtype 'f64': one of f32, f16, bf16");
 }
 

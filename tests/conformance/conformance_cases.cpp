@@ -252,7 +252,11 @@ void add_between(std::vector<Op>& all) {
       }
       for (const Extent& scale : {Extent{1, 1}, Extent{2, 2}, Extent{3, 1}, Extent{1, 5}}) {
         for (const Shape& shape : {Shape{2, 3, 4, 7}, Shape{1, 16, 3, 8}, Shape{1, 1, 1, 1}}) {
-          all.emplace_back(Upsample{.input = shape, .scale = scale, .dtype = dtype, .layout = layout});
+          for (const Interpolation way :
+               {Interpolation::nearest, Interpolation::bilinear, Interpolation::bilinear_align_corners}) {
+            all.emplace_back(
+                Upsample{.input = shape, .scale = scale, .dtype = dtype, .layout = layout, .interpolation = way});
+          }
         }
       }
     }

@@ -131,7 +131,7 @@ constexpr Least kLeast[] = {
     {"cpu", "reorder", 48},
     {"cpu", "activate", 54},
     {"cpu", "concat", 30},
-    {"cpu", "upsample", 72},
+    {"cpu", "upsample", 216},
     {"cpu", "multiply", 36},
     {"onednn", "direct", 220},
     {"onednn", "winograd", 30},
@@ -163,7 +163,7 @@ constexpr Least kLeast[] = {
     {"cuda", "reorder", 48},
     {"cuda", "activate", 54},
     {"cuda", "concat", 30},
-    {"cuda", "upsample", 72},
+    {"cuda", "upsample", 216},
     {"cuda", "multiply", 36},
 };
 

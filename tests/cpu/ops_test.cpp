@@ -17,6 +17,7 @@
 #include "cpu/common/cache.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/ops/activate.h"
+#include "cpu/ops/bilinear.h"
 #include "cpu/ops/concat.h"
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/multiply.h"
@@ -347,6 +348,67 @@ TEST_CASE("concat and upsample: rows in pieces, and many rows in one") {
         }
         CHECK(wrong == 0);
         CHECK(y.back() == 9);
+      }
+    }
+  }
+}
+
+TEST_CASE("bilinear: pixels and planes around the vector, ends, and single rows and columns") {
+  std::mt19937 random(32);
+  for (const DType type : kTypes) {
+    for (const BilinearProblem& shape :
+         {BilinearProblem{.images = 2, .rows = 5, .pixels = 7, .channels = 19, .scale_h = 2, .scale_w = 3},
+          BilinearProblem{.images = 3, .rows = 6, .pixels = 37, .scale_h = 2, .scale_w = 2},
+          BilinearProblem{.pixels = 70, .scale_h = 4, .scale_w = 1}, BilinearProblem{.rows = 9, .scale_w = 5},
+          BilinearProblem{.rows = 40, .pixels = 45, .channels = 8, .scale_h = 3, .scale_w = 2}}) {
+      for (const bool align_corners : {false, true}) {
+        BilinearProblem p = shape;
+        p.align_corners = align_corners;
+        p.dtype = type;
+        const std::int64_t rows = p.rows * p.scale_h, pixels = p.pixels * p.scale_w;
+        const Elements x = random_elements(type, p.images * p.rows * p.pixels * p.channels, random);
+        for (const Target* target : supported_targets()) {
+          INFO(name_of(type) << " on " << target->name << ", " << p.rows << "x" << p.pixels << ", corners "
+                             << align_corners);
+          GuardedOutput y(type, p.images * rows * pixels * p.channels);
+          BilinearPlan(p, *target, 2).run(x.data(), y.data());
+          double worst = 0;
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            const std::int64_t row = at / (pixels * p.channels), c = at % p.channels;
+            const Between down = between(row % rows, p.rows, p.scale_h, align_corners);
+            const Between across = between(at / p.channels % pixels, p.pixels, p.scale_w, align_corners);
+            const auto from = [&](std::int64_t r, std::int64_t column) {
+              return static_cast<double>(
+                  x.at(static_cast<std::size_t>(((row / rows * p.rows + r) * p.pixels + column) * p.channels + c)));
+            };
+            const double above = across.first_share * from(down.first, across.first) +
+                                 across.second_share * from(down.first, across.second);
+            const double below = across.first_share * from(down.second, across.first) +
+                                 across.second_share * from(down.second, across.second);
+            worst = std::max(worst, std::abs(y.at(i) - down.first_share * above - down.second_share * below));
+          }
+          CHECK(worst <= (type == DType::f32 ? 4 * 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8));
+          CHECK(y.guards_untouched());
+        }
+      }
+    }
+  }
+  // Sums of shares are 1, and places rise.
+  for (const bool align_corners : {false, true}) {
+    for (const std::int64_t scale : {1, 2, 3, 7, 32}) {
+      for (const std::int64_t size : {1, 2, 5, 33}) {
+        double before = -1;
+        for (std::int64_t i = 0; i < size * scale; ++i) {
+          const Between of = between(i, size, scale, align_corners);
+          const double place = static_cast<double>(of.first) * static_cast<double>(of.first_share) +
+                               static_cast<double>(of.second) * static_cast<double>(of.second_share);
+          CHECK(std::abs(of.first_share + of.second_share - 1) <= 0x1p-23);
+          CHECK((place >= before && of.second < size));
+          before = place;
+        }
+        CHECK(before <= static_cast<double>(size - 1));
+        if (align_corners && scale > 1) CHECK(before == static_cast<double>(size - 1));
       }
     }
   }

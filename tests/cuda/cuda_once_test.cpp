@@ -210,6 +210,13 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
         check(device, Concat{.a = other, .b = shape, .dtype = dtype, .layout = layout});
         for (const Shape& scale : {Shape{2, 2}, Shape{1, 2}, Shape{1, 3}, Shape{3, 5}, Shape{2, 1}})
           check(device, Upsample{.input = shape, .scale = {scale[0], scale[1]}, .dtype = dtype, .layout = layout});
+        for (const Interpolation way : {Interpolation::bilinear, Interpolation::bilinear_align_corners}) {
+          check(device, Upsample{.input = shape,
+                                 .scale = {2, shape[1] == 64 ? 2 : 3},
+                                 .dtype = dtype,
+                                 .layout = layout,
+                                 .interpolation = way});
+        }
       }
     }
     for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},

@@ -264,6 +264,23 @@ def test_products_have_a_factor_for_each_channel_or_element(device):
     assert gable.multiply(x, scale, device=device, out=x) is x
 
 
+def interpolated(row, scale, align_corners):
+    """A row, as PyTorch interpolates it."""
+    n, m = len(row), len(row) * scale
+    at = np.arange(m) * (n - 1) / (m - 1) if align_corners else np.maximum((np.arange(m) + 0.5) / scale - 0.5, 0)
+    return np.interp(at, np.arange(n), row)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("mode", ["bilinear", "bilinear_align_corners"])
+def test_bilinear_upsampling_is_that_of_pytorch(mode, device):
+    x, corners = values(2, 3, 5, 7), mode != "bilinear"
+    exact = np.apply_along_axis(interpolated, 2, np.apply_along_axis(interpolated, 3, x.astype(np.float64), 3, corners), 2, corners)
+    np.testing.assert_allclose(gable.upsample2d(x, (2, 3), mode=mode, device=device), exact, rtol=1e-5, atol=1e-6)
+    in_nhwc = gable.upsample2d(nhwc(x), (2, 3), mode=mode, layout="nhwc", device=device)
+    np.testing.assert_allclose(in_nhwc, nhwc(exact), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_a_step_of_a_u_net_joins_a_skip_with_what_was_upsampled(dtype):
     skip, deep = values(2, 3, 6, 10).astype(dtype), values(2, 5, 3, 5).astype(dtype)
@@ -406,6 +423,7 @@ def test_out_is_written_and_checked():
         (lambda: gable.concat(values(1, 2, 3, 3), values(1, 2, 3, 3).astype("f2")), "invalid_argument", "alike"),
         (lambda: gable.multiply(values(2, 4, 3, 3), values(4)), "invalid_argument", r"be .2, 4. or .2, 4, 1, 1."),
         (lambda: gable.multiply(values(2, 4), values(2)), "invalid_argument", "4 dimensions"),
+        (lambda: gable.upsample2d(values(1, 2, 3, 3), 2, mode="cubic"), "invalid_argument", "mode is 'cubic'.* bilinear_align"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 0), "invalid_argument", "scale.h is 0"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 1.5), "invalid_argument", "scale is 1.5"),
     ],

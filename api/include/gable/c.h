@@ -29,6 +29,11 @@ typedef enum gable_dtype { GABLE_F32 = 0, GABLE_F16 = 1, GABLE_BF16 = 2 } gable_
 typedef enum gable_layout { GABLE_NCHW = 0, GABLE_NHWC = 1 } gable_layout;
 typedef enum gable_math { GABLE_STRICT = 0, GABLE_TF32 = 1, GABLE_SPLIT3 = 2, GABLE_SPLIT6 = 3 } gable_math;
 typedef enum gable_activation { GABLE_NONE = 0, GABLE_RELU = 1, GABLE_TANH = 2 } gable_activation;
+typedef enum gable_interpolation {
+  GABLE_NEAREST = 0,
+  GABLE_BILINEAR = 1,              /**< PyTorch's align_corners=False */
+  GABLE_BILINEAR_ALIGN_CORNERS = 2 /**< and True */
+} gable_interpolation;
 /** gable/function.h has their formulas. */
 typedef enum gable_function {
   GABLE_FUNCTION_RELU = 0,
@@ -103,12 +108,13 @@ typedef struct gable_concat {
   gable_layout layout; /**< of all three tensors */
 } gable_concat;
 
-/** Each pixel becomes scale[0] rows of scale[1] equal ones. */
+/** Each pixel becomes scale[0] rows of scale[1]: equal ones, or interpolated. */
 typedef struct gable_upsample {
   int64_t input[4]; /**< (N, C, H, W) */
   int64_t scale[2]; /**< height, width */
   gable_dtype dtype;
   gable_layout layout;
+  gable_interpolation interpolation;
 } gable_upsample;
 
 /** y = a * b, element by element. */

@@ -4,6 +4,7 @@
 #include <gable/dtype.h>
 #include <gable/export.h>
 #include <gable/function.h>
+#include <gable/interpolation.h>
 #include <gable/shape.h>
 
 #include <cstdint>
@@ -113,13 +114,14 @@ struct Concat {
   bool operator==(const Concat&) const = default;
 };
 
-/// Each pixel becomes scale.h x scale.w equal ones: y[n,c,h,w] = x[n, c, h / scale.h, w / scale.w], which other
-/// libraries call nearest.
+/// Each pixel becomes scale.h x scale.w: equal ones, y[n,c,h,w] = x[n, c, h / scale.h, w / scale.w], which other
+/// libraries call nearest, or interpolated ones.
 struct Upsample {
   Shape input{};  ///< (N, C, H, W)
   Extent scale{2, 2};
   DType dtype = DType::f32;
   Layout layout = Layout::nchw;
+  Interpolation interpolation = Interpolation::nearest;
   bool operator==(const Upsample&) const = default;
 };
 

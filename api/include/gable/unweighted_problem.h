@@ -32,6 +32,36 @@ struct UpsampleProblem {
   int element_bytes = 4;  // 2 or 4
 };
 
+/// The two pixels of a row (or the rows of an image) between which a pixel of output lies, and their shares. Where it
+/// lies on one, that is both, half and half: a share of 0 would make a NaN of the infinity beside it.
+struct Between {
+  std::int64_t first = 0, second = 0;
+  float first_share = 0.5f, second_share = 0.5f;
+};
+
+/// Of pixel `at` of a row of `size` pixels made `scale` times as long. With align_corners the ends stay the ends; else
+/// pixel i covers [i, i + 1) before and [i * scale, (i + 1) * scale) afterwards, and ends are repeated. Each share is
+/// within a rounding or two of its fraction, also a small one.
+constexpr Between between(std::int64_t at, std::int64_t size, std::int64_t scale, bool align_corners) {
+  const std::int64_t parts = align_corners ? size * scale - 1 : 2 * scale;
+  const std::int64_t place = align_corners ? at * (size - 1) : 2 * at + 1 - scale;  // in 1 / parts of a pixel
+  const std::int64_t first = place <= 0 || size == 1 ? 0 : place / parts, rest = place <= 0 ? 0 : place % parts;
+  if (rest == 0 || first + 1 >= size) return {first, first};
+  const float share = static_cast<float>(rest) / static_cast<float>(parts);
+  const float other = static_cast<float>(parts - rest) / static_cast<float>(parts);
+  return {first, first + 1, other, share};
+}
+
+/// `images` of rows of pixels of `channels` neighbouring elements (in NCHW a channel is an image of pixels of one
+/// element), interpolated between the four nearest pixels in f32 and rounded to the type.
+struct BilinearProblem {
+  std::int64_t images = 1, rows = 1;
+  std::int64_t pixels = 1, channels = 1;  // of a row
+  std::int64_t scale_h = 1, scale_w = 1;
+  bool align_corners = false;
+  DType dtype = DType::f32;
+};
+
 /// y = a * b, computed in f32 and rounded to the type. `images` times: `repeats` runs of a, each multiplied by the same
 /// `run` elements of b. In NHWC a run is a pixel. In NCHW it is one element, and a channel counts as an image. Tensors
 /// of one shape are one run. y may be a, and b where repeats is 1.

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from gable._c import (ACTIVATIONS, FUNCTIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo, CMatmul,
+from gable._c import (ACTIVATIONS, FUNCTIONS, INTERPOLATIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo, CMatmul,
                       CMaxPool, CMultiply, CUpsample)
 
 # open() is left out: "from gable import *" would hide the built-in.
@@ -676,10 +676,11 @@ def concat(a, b, *, layout="nchw", device=None, out=None) -> np.ndarray:
     return y
 
 
-def upsample2d(x, scale, *, layout="nchw", device=None, out=None) -> np.ndarray:
-    """Each pixel repeated scale times in each row and column, or (height, width) times: PyTorch's mode "nearest"."""
+def upsample2d(x, scale, *, mode="nearest", layout="nchw", device=None, out=None) -> np.ndarray:
+    """Images scale times, or (height, width) times, as large. mode: "nearest" repeats pixels; "bilinear" interpolates between
+    them, as PyTorch does with align_corners=False, and "bilinear_align_corners" as with True."""
     device, x, order = _device(device), _rank(x, 4, "x"), _index(layout, LAYOUTS, "layout")
-    description = CUpsample(dtype=_dtype(x, "x"), layout=order)
+    description = CUpsample(dtype=_dtype(x, "x"), layout=order, interpolation=_index(mode, INTERPOLATIONS, "mode"))
     description.input[:], description.scale[:] = _nchw(x.shape, order), _pair(scale, "scale")
     plan = device._plans.get(("upsample", bytes(description)), lambda: _Plan(device, "gable_plan_upsample", description))
     y = _result(out, _in_layout(plan.output_shape, order), x.dtype)

@@ -6,6 +6,7 @@ DTYPES = ("f32", "f16", "bf16")
 LAYOUTS = ("nchw", "nhwc")
 MATHS = ("strict", "tf32", "split3", "split6")
 ACTIVATIONS = ("none", "relu", "tanh")
+INTERPOLATIONS = ("nearest", "bilinear", "bilinear_align_corners")
 FUNCTIONS = ("relu", "relu6", "tanh", "sigmoid", "hard_sigmoid", "silu", "hard_swish", "gelu", "leaky_relu")
 
 
@@ -98,6 +99,7 @@ class CUpsample(ctypes.Structure):
         ("scale", ctypes.c_int64 * 2),
         ("dtype", ctypes.c_int),
         ("layout", ctypes.c_int),
+        ("interpolation", ctypes.c_int),
     ]
 
 
