@@ -33,8 +33,8 @@ struct WeightedKernel {
 };
 
 /// The kernels of ops without weights.
-inline constexpr std::array kUnweightedKernels{"max_pool", "add",    "transpose", "reorder",
-                                               "activate", "concat", "upsample",  "multiply"};
+inline constexpr std::array kUnweightedKernels{"max_pool", "add",      "transpose", "reorder", "activate",
+                                               "concat",   "upsample", "multiply",  "softmax"};
 
 /// Sorts kernels with an estimated time before the others; equals keep their order.
 void put_fastest_first(std::vector<KernelOffer>& offers);

@@ -140,12 +140,35 @@ MultiplyProblem problem_of(const Multiply& m) {
   return {.images = m.a[0] * m.a[1], .repeats = pixels, .dtype = m.dtype};
 }
 
+SoftmaxProblem problem_of(const Softmax& s) {
+  const auto rank = static_cast<int>(s.shape.rank());
+  const int axis = s.axis < 0 ? s.axis + rank : s.axis;
+  // Dimensions as they lie in memory.
+  constexpr int kNhwc[] = {0, 2, 3, 1};
+  SoftmaxProblem problem{.dtype = s.dtype};
+  std::int64_t* extent = &problem.rows;
+  for (int i = 0; i < rank; ++i) {
+    const int dimension = rank == 4 && s.layout == Layout::nhwc ? kNhwc[i] : i;
+    const std::int64_t size = s.shape[static_cast<std::size_t>(dimension)];
+    if (dimension == axis) {
+      problem.count = size;
+      extent = &problem.columns;
+    } else {
+      *extent *= size;
+    }
+  }
+  return problem;
+}
+
 ErrorBound unweighted_bound(const Op& op) {
   const auto* const activate = std::get_if<Activate>(&op);
   // Beside a term of x's magnitude, the results of these have one of their own: they are not near 0 where x is.
   const bool is_bounded =
       activate != nullptr && (activate->function == Function::tanh || activate->function == Function::sigmoid ||
                               activate->function == Function::hard_sigmoid);
+  if (const auto* const softmax = std::get_if<Softmax>(&op)) {
+    return f32_accumulation_bound(problem_of(*softmax).count, softmax->dtype, Activation::none);
+  }
   const auto* const upsample = std::get_if<Upsample>(&op);
   const bool is_mean = upsample != nullptr && upsample->interpolation != Interpolation::nearest;
   return f32_accumulation_bound(is_mean ? 4 : 1, dtype_of(op), is_bounded ? Activation::tanh : Activation::none);

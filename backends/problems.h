@@ -18,6 +18,7 @@ ConcatProblem problem_of(const Concat& concat);
 UpsampleProblem problem_of(const Upsample& upsample);           ///< of nearest
 BilinearProblem bilinear_problem_of(const Upsample& upsample);  ///< of the others
 MultiplyProblem problem_of(const Multiply& multiply);
+SoftmaxProblem problem_of(const Softmax& softmax);
 
 /// The bound of a kernel that computes an op without weights in f32.
 ErrorBound unweighted_bound(const Op& op);

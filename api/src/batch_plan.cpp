@@ -29,6 +29,7 @@ std::array<std::int64_t*, 2> batch_of(Op& op) {
   if (auto* concat = std::get_if<Concat>(&op)) return {&concat->a[0], &concat->b[0]};
   if (auto* upsample = std::get_if<Upsample>(&op)) return {&upsample->input[0]};
   if (auto* multiply = std::get_if<Multiply>(&op)) return {&multiply->a[0], &multiply->b[0]};
+  if (auto* softmax = std::get_if<Softmax>(&op)) return {&softmax->shape[0]};
   throw Error(ErrorCode::invalid_argument,
               "a transpose has no batch: a plan for a range of batches is one of any other op");
 }

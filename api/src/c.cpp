@@ -197,6 +197,13 @@ gable::Multiply multiply_of(const gable_multiply& m) {
           .layout = layout_of(m.layout)};
 }
 
+gable::Softmax softmax_of(const gable_softmax& s) {
+  return {.shape = {s.shape[0], s.shape[1], s.shape[2], s.shape[3]},
+          .axis = s.axis,
+          .dtype = dtype_of(s.dtype),
+          .layout = layout_of(s.layout)};
+}
+
 gable_plan* new_plan(const gable::Device& device, const gable::Op& op) {
   return new gable_plan{std::make_shared<const gable::Plan>(device.plan(op))};
 }
@@ -362,6 +369,10 @@ gable_status gable_plan_multiply(const gable_device* device, const gable_multipl
   return make_plan(device, multiply, "multiply", plan, multiply_of);
 }
 
+gable_status gable_plan_softmax(const gable_device* device, const gable_softmax* softmax, gable_plan** plan) {
+  return make_plan(device, softmax, "softmax", plan, softmax_of);
+}
+
 void gable_plan_release(gable_plan* plan) { delete plan; }
 
 gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]) {
@@ -509,6 +520,14 @@ gable_status gable_run_multiply(const gable_plan* plan, const void* a, const voi
   });
 }
 
+gable_status gable_run_softmax(const gable_plan* plan, const void* x, void* y, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    const auto& op = op_of<gable::Softmax>(*plan->plan, "gable_run_softmax");
+    run_one_input(*plan->plan, {x, op.dtype, op.shape, op.layout, plan->plan->memory()}, y, stream);
+  });
+}
+
 gable_status gable_batch_plan_conv2d(const gable_device* device, const gable_conv2d* conv, int64_t least, int64_t most,
                                      gable_batch_plan** plan) {
   return make_plan(device, conv, "conv", plan, conv_of, gable::BatchRange{least, most});
@@ -547,6 +566,11 @@ gable_status gable_batch_plan_upsample(const gable_device* device, const gable_u
 gable_status gable_batch_plan_multiply(const gable_device* device, const gable_multiply* multiply, int64_t least,
                                        int64_t most, gable_batch_plan** plan) {
   return make_plan(device, multiply, "multiply", plan, multiply_of, gable::BatchRange{least, most});
+}
+
+gable_status gable_batch_plan_softmax(const gable_device* device, const gable_softmax* softmax, int64_t least,
+                                      int64_t most, gable_batch_plan** plan) {
+  return make_plan(device, softmax, "softmax", plan, softmax_of, gable::BatchRange{least, most});
 }
 
 void gable_batch_plan_release(gable_batch_plan* plan) { delete plan; }

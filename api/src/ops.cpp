@@ -256,6 +256,16 @@ void check(const Multiply& m) {
                          (has_channels ? ", or be " + factors + ": a factor for each channel of each image"
                                        : " (or a be (N, C, H, W) and b (N, C, 1, 1))"));
 }
+void check(const Softmax& s) {
+  check_known("softmax", s.dtype);
+  check_known("softmax", s.layout);
+  check_shape("softmax", "shape", s.shape, 1, 4);
+  const auto rank = static_cast<std::int64_t>(s.shape.rank());
+  if (s.axis < -rank || s.axis >= rank) {
+    refuse("softmax", "axis is " + number(s.axis) + "; of " + to_string(s.shape) + " it must lie between " +
+                          number(-rank) + " and " + number(rank - 1));
+  }
+}
 
 Shape output_of(const Conv2d& c) {
   const Extent pooled = pool_extent(conv_output_extent(c), c.epilogue.max_pool);
@@ -273,6 +283,7 @@ Shape output_of(const Activate& a) { return a.shape; }
 Shape output_of(const Concat& c) { return {c.a[0], c.a[1] + c.b[1], c.a[2], c.a[3]}; }
 Shape output_of(const Upsample& u) { return {u.input[0], u.input[1], u.input[2] * u.scale.h, u.input[3] * u.scale.w}; }
 Shape output_of(const Multiply& m) { return m.a; }
+Shape output_of(const Softmax& s) { return s.shape; }
 
 double bytes_of(std::int64_t elements, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
@@ -329,6 +340,10 @@ Work work_of(const Multiply& m) {
   return {.flop = static_cast<double>(m.a.elements()),
           .bytes_read = tensor + bytes_of(m.b.elements(), m.dtype),
           .bytes_written = tensor};
+}
+Work work_of(const Softmax& s) {
+  const double tensor = bytes_of(s.shape.elements(), s.dtype);
+  return {.flop = 0, .bytes_read = tensor, .bytes_written = tensor};
 }
 
 std::string text(const Padding& p) {
@@ -401,12 +416,16 @@ std::string attributes(const Multiply& m) {
   return to_string(m.a) + " by " + to_string(m.b) + " " + std::string(to_string(m.dtype)) + " " +
          std::string(to_string(m.layout));
 }
+std::string attributes(const Softmax& s) {
+  return to_string(s.shape) + " " + std::string(to_string(s.dtype)) + " " + std::string(to_string(s.layout)) +
+         ", axis " + number(s.axis);
+}
 
 }  // namespace
 
 std::string_view name(const Op& op) {
-  constexpr std::string_view kNames[] = {"conv2d",  "matmul",   "max_pool", "add",      "transpose",
-                                         "reorder", "activate", "concat",   "upsample", "multiply"};
+  constexpr std::string_view kNames[] = {"conv2d",   "matmul", "max_pool", "add",      "transpose", "reorder",
+                                         "activate", "concat", "upsample", "multiply", "softmax"};
   return kNames[op.index()];
 }
 

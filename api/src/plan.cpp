@@ -75,10 +75,10 @@ void check_apart(const Op& op, const char* output_name, const TensorView& output
                               "still read"));
 }
 
-/// Element by element: an element of this input is read before its place is written, and not read again.
+/// An element of this input is read before its place is written, and not read again.
 bool works_in_place(const Op& op, const Expected& input) {
   if (const auto* multiply = std::get_if<Multiply>(&op)) return input.shape == multiply->a;
-  return std::holds_alternative<Add>(op) || std::holds_alternative<Activate>(op);
+  return std::holds_alternative<Add>(op) || std::holds_alternative<Activate>(op) || std::holds_alternative<Softmax>(op);
 }
 
 bool has_bias(const Op& op) {

@@ -56,6 +56,11 @@ Signature signature(const Op& op) {
             .input_count = 2,
             .output = {"y", m->dtype, y, m->layout}};
   }
+  if (const auto* s = std::get_if<Softmax>(&op)) {
+    return {.inputs = {{"x", s->dtype, s->shape, s->layout}, {}},
+            .input_count = 1,
+            .output = {"y", s->dtype, y, s->layout}};
+  }
   const auto& r = std::get<Reorder>(op);
   return {.inputs = {{"x", r.dtype, r.shape, r.from}, {}}, .input_count = 1, .output = {"y", r.dtype, y, r.to}};
 }

@@ -10,6 +10,7 @@
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/multiply.h"
 #include "cpu/ops/pool.h"
+#include "cpu/ops/softmax.h"
 #include "cpu/ops/transpose.h"
 #include "cpu/ops/upsample.h"
 
@@ -162,6 +163,19 @@ class CpuMultiply final : public PlanImpl {
   CpuPlace place_;
 };
 
+class CpuSoftmax final : public PlanImpl {
+ public:
+  CpuSoftmax(const Softmax& softmax, const CpuPlace& place)
+      : PlanImpl(details_of(softmax, place)), problem_(problem_of(softmax)), place_(place) {}
+  void run(const RunArguments& a) override {
+    cpu::softmax(problem_, a.inputs[0], a.output, place_.target, place_.threads);
+  }
+
+ private:
+  SoftmaxProblem problem_;
+  CpuPlace place_;
+};
+
 struct MakeUnweighted {
   const CpuPlace& place;
 
@@ -176,6 +190,7 @@ struct MakeUnweighted {
     return std::make_unique<CpuUpsample>(op, place);
   }
   std::unique_ptr<PlanImpl> operator()(const Multiply& op) const { return std::make_unique<CpuMultiply>(op, place); }
+  std::unique_ptr<PlanImpl> operator()(const Softmax& op) const { return std::make_unique<CpuSoftmax>(op, place); }
   template <typename Weighted>
   std::unique_ptr<PlanImpl> operator()(const Weighted& op) const {
     throw Error(ErrorCode::unsupported, describe(op) + " has weights");  // KernelList never comes here

@@ -9,6 +9,7 @@
 #include "cuda/ops/multiply.h"
 #include "cuda/ops/pool.h"
 #include "cuda/ops/reorder.h"
+#include "cuda/ops/softmax.h"
 #include "cuda/ops/transpose.h"
 #include "cuda/ops/upsample.h"
 
@@ -76,6 +77,10 @@ class UnweightedPlan final : public CudaPlan {
 
   static void launch_op(const Multiply& op, const RunArguments& a, cudaStream_t stream) {
     cuda::multiply(problem_of(op), a.inputs[0], a.inputs[1], a.output, stream);
+  }
+
+  static void launch_op(const Softmax& op, const RunArguments& a, cudaStream_t stream) {
+    cuda::softmax(problem_of(op), a.inputs[0], a.output, stream);
   }
 
   UnweightedOp op_;

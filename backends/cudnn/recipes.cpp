@@ -289,7 +289,8 @@ std::vector<RecipeMaker> recipes(const OtherOp&) {
 
 bool has_recipes(const Op& op) {
   return !std::holds_alternative<Activate>(op) && !std::holds_alternative<Concat>(op) &&
-         !std::holds_alternative<Upsample>(op) && !std::holds_alternative<Multiply>(op);
+         !std::holds_alternative<Upsample>(op) && !std::holds_alternative<Multiply>(op) &&
+         !std::holds_alternative<Softmax>(op);
 }
 
 double roundoff(DType dtype) { return dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24; }

@@ -352,6 +352,40 @@ void multiply(const Multiply& op, const void* a, const void* b, const Store& sto
   });
 }
 
+/// Of `count` elements that lie `step` apart. An error of x's rounding grows with the distance from the maximum.
+template <typename Store>
+void softmax_vector(DType dtype, const void* x, std::int64_t first, std::int64_t count, std::int64_t step,
+                    const Store& store) {
+  double greatest = load(x, dtype, first), sum = 0;
+  for (std::int64_t i = 1; i < count; ++i) greatest = propagating_max(load(x, dtype, first + i * step), greatest);
+  for (std::int64_t i = 0; i < count; ++i) sum += std::exp(load(x, dtype, first + i * step) - greatest);
+  // In place: an element is stored when it was read for the last time.
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double below = load(x, dtype, first + i * step) - greatest, exact = std::exp(below) / sum;
+    store(first + i * step, exact, std::isinf(below) ? exact : exact * (1 - below));
+  }
+}
+
+template <typename Store>
+void softmax(const Softmax& op, const void* x, const Store& store) {
+  Shape ends = op.shape;
+  const std::size_t axis =
+      static_cast<std::size_t>(op.axis < 0 ? op.axis + static_cast<int>(op.shape.rank()) : op.axis);
+  if (op.shape.rank() == 4) {
+    ends[axis] = 1;
+    const std::int64_t step = offset(op.shape, op.layout, axis == 0, axis == 1, axis == 2, axis == 3);
+    for_each_element(ends, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+      softmax_vector(op.dtype, x, offset(op.shape, op.layout, n, c, h, w), op.shape[axis], step, store);
+    });
+    return;
+  }
+  std::int64_t rows = 1, columns = 1;
+  for (std::size_t i = 0; i < op.shape.rank(); ++i) (i < axis ? rows : columns) *= i == axis ? 1 : op.shape[i];
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    softmax_vector(op.dtype, x, i / columns * op.shape[axis] * columns + i % columns, op.shape[axis], columns, store);
+  }
+}
+
 /// An op without weights. `b` is null for ops with one input.
 template <typename Store>
 void unweighted(const Op& op, const void* a, const void* b, const Store& store) {
@@ -362,6 +396,7 @@ void unweighted(const Op& op, const void* a, const void* b, const Store& store) 
   if (const auto* activated = std::get_if<Activate>(&op)) return activate(*activated, a, store);
   if (const auto* both = std::get_if<Concat>(&op)) return concat(*both, a, b, store);
   if (const auto* product = std::get_if<Multiply>(&op)) return multiply(*product, a, b, store);
+  if (const auto* exponents = std::get_if<Softmax>(&op)) return softmax(*exponents, a, store);
   upsample(std::get<Upsample>(op), a, store);
 }
 

@@ -72,6 +72,7 @@ std::vector<InputSpec> input_specs(const Op& op) {
   if (const auto* m = std::get_if<Multiply>(&op)) {
     return {{"a", dtype, m->a, true, m->layout}, {"b", dtype, m->b, true, m->layout}};
   }
+  if (const auto* s = std::get_if<Softmax>(&op)) return {{"x", dtype, s->shape, true, s->layout}};
   const auto& r = std::get<Reorder>(op);
   return {{"x", dtype, r.shape, true, r.from}};
 }

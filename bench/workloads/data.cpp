@@ -56,6 +56,7 @@ InputShapes shapes_of(const Op& op) {
     return {.x = concat->a, .layout = concat->layout, .second = concat->b};
   if (const auto* multiply = std::get_if<Multiply>(&op))
     return {.x = multiply->a, .layout = multiply->layout, .second = multiply->b};
+  if (const auto* softmax = std::get_if<Softmax>(&op)) return {softmax->shape, softmax->layout};
   if (const auto* upsample = std::get_if<Upsample>(&op)) return {upsample->input, upsample->layout};
   const auto& reorder = std::get<Reorder>(op);
   return {reorder.shape, reorder.from};

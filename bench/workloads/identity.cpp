@@ -32,6 +32,7 @@ Identity identity_of(const Case& one) {
   if (const auto* pool = std::get_if<MaxPool>(&one.op)) identity.layout = to_string(pool->layout);
   if (const auto* concat = std::get_if<Concat>(&one.op)) identity.layout = to_string(concat->layout);
   if (const auto* multiply = std::get_if<Multiply>(&one.op)) identity.layout = to_string(multiply->layout);
+  if (const auto* softmax = std::get_if<Softmax>(&one.op)) identity.layout = to_string(softmax->layout);
   if (const auto* upsample = std::get_if<Upsample>(&one.op)) identity.layout = to_string(upsample->layout);
   if (const auto* add = std::get_if<Add>(&one.op)) {
     if (add->tile) identity.tile = {add->tile.row_chunk, add->tile.free_dim};

@@ -340,6 +340,7 @@ std::string descriptor(const Op& op) {
   }
   if (const auto* both = std::get_if<Concat>(&op)) return fmt::format("{}:{}", to_string(both->a), to_string(both->b));
   if (const auto* m = std::get_if<Multiply>(&op)) return fmt::format("{}:{}", to_string(m->a), to_string(m->b));
+  if (const auto* s = std::get_if<Softmax>(&op)) return fmt::format("{}:{}", to_string(s->shape), s->axis);
   if (const auto* up = std::get_if<Upsample>(&op)) {
     return fmt::format("{}:{}x{}{}{}", to_string(up->input), up->scale.h, up->scale.w,
                        up->interpolation == Interpolation::nearest ? "" : ":",

@@ -106,7 +106,7 @@ Op other_op(Draw& draw) {
   const DType dtype = draw.any_of(kDTypes);
   const Layout layout = draw.any_of(kLayouts);
   const Shape shape{draw.between(1, 3), channels(draw), draw.between(1, 20), draw.between(1, 20)};
-  switch (draw.between(0, 8)) {
+  switch (draw.between(0, 9)) {
     case 0:
       return Matmul{.m = draw.between(1, 70),
                     .n = channels(draw),
@@ -144,6 +144,8 @@ Op other_op(Draw& draw) {
     case 7:
       return Multiply{
           .a = shape, .b = draw.chance(30) ? shape : Shape{shape[0], shape[1], 1, 1}, .dtype = dtype, .layout = layout};
+    case 8:
+      return Softmax{.shape = shape, .axis = static_cast<int>(draw.between(-4, 3)), .dtype = dtype, .layout = layout};
     default:
       return Reorder{
           .shape = shape, .from = layout, .to = layout == Layout::nchw ? Layout::nhwc : Layout::nchw, .dtype = dtype};

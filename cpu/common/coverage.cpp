@@ -117,6 +117,8 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "multiply_planes",
     "bilinear_pixels",
     "bilinear_planes",
+    "softmax_rows",
+    "softmax_columns",
     "transpose_2byte",
     "transpose_4byte",
     "transpose_non_temporal",

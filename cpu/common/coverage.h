@@ -116,6 +116,8 @@ enum class Path {
   multiply_planes,
   bilinear_pixels,
   bilinear_planes,
+  softmax_rows,
+  softmax_columns,
   transpose_2byte,
   transpose_4byte,
   transpose_non_temporal,

@@ -225,6 +225,9 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "multiply_elements",
     "bilinear_vectors",
     "bilinear_elements",
+    "softmax_warps",
+    "softmax_blocks",
+    "softmax_columns",
 });
 static_assert(kPathNames.size() == kPaths);
 

@@ -226,6 +226,9 @@ enum class Path {
   multiply_elements,
   bilinear_vectors,
   bilinear_elements,
+  softmax_warps,
+  softmax_blocks,
+  softmax_columns,
   count
 };
 

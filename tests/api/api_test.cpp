@@ -355,6 +355,7 @@ TEST_CASE("a range of batches of ops without weights: each batch gives what a pl
   const BatchPlan pools = device.plan(pool, BatchRange{1, 70}), adds = device.plan(add, BatchRange{1, 70}),
                   reorders = device.plan(reorder, BatchRange{1, 70}), concats = device.plan(concat, BatchRange{1, 70}),
                   multiplies = device.plan(multiply, BatchRange{1, 70}),
+                  softmaxes = device.plan(Softmax{.shape = image, .axis = 1}, BatchRange{1, 70}),
                   activates = device.plan(Activate{.shape = image, .function = Function::relu6}, BatchRange{1, 70}),
                   upsamples = device.plan(Upsample{.input = image}, BatchRange{1, 70});
   CHECK(adds.explain() == "batches 1 to 70: cpu?threads=1/add\n");
@@ -399,6 +400,11 @@ TEST_CASE("a range of batches of ops without weights: each batch gives what a pl
     multiplies.run(x, more, product);
     CHECK(product.as<float>()[shape.elements() - 1] ==
           x.as<float>()[shape.elements() - 1] * more.as<float>()[shape.elements() - 1]);
+
+    const Tensor shares(DType::f32, shape);
+    softmaxes.run(x, shares);
+    const float* share = shares.as<float>() + (batch - 1) * 60;
+    CHECK(share[0] + share[20] + share[40] == doctest::Approx(1));
 
     const Tensor doubled(DType::f32, {batch, 3, 10, 8});
     upsamples.run(x, doubled);

@@ -96,6 +96,16 @@ static void check_other_ops(const gable_device* device) {
   check(gable_plan_multiply(device, &multiply, &plan) == GABLE_INVALID_ARGUMENT, "each channel must have one");
   check(strstr(gable_last_error(), "1x2x1x1") != NULL, "the message says which shape b must have");
 
+  gable_softmax softmax = {{1, 1, 2, 2}, -1, GABLE_F32, GABLE_NCHW};
+  const float logits[4] = {0, 0, 1, 100};
+  check(gable_plan_softmax(device, &softmax, &plan) == GABLE_OK, "a softmax is planned");
+  check(gable_run_softmax(plan, logits, all, NULL) == GABLE_OK && all[0] == 0.5f && all[1] == 0.5f && all[3] == 1,
+        "rows sum to 1");
+  gable_plan_release(plan);
+  softmax.axis = 4;
+  check(gable_plan_softmax(device, &softmax, &plan) == GABLE_INVALID_ARGUMENT, "there is no fifth dimension");
+  check(strstr(gable_last_error(), "between -4 and 3") != NULL, "the message has the dimensions");
+
   uint64_t keys[2] = {0, 1};
   check(gable_plan_matmul(device, &matmul, &plan) == GABLE_OK, "a matmul is planned");
   check(gable_plan_output_shape(plan, shape) == GABLE_OK && shape[0] == 2 && shape[1] == 1 && shape[2] == 1,

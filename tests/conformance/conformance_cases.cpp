@@ -238,7 +238,13 @@ void add_between(std::vector<Op>& all) {
         all.emplace_back(Activate{.shape = shape, .function = static_cast<Function>(function), .dtype = dtype});
       }
     }
+    for (const Shape& shape : {Shape{1}, Shape{1027}, Shape{3, 77}, Shape{9, 1}, Shape{2, 2500}, Shape{4, 5, 65}}) {
+      all.emplace_back(Softmax{.shape = shape, .dtype = dtype});
+    }
     for (const Layout layout : kLayouts) {
+      for (const int axis : {0, 1, -2, -1}) {
+        all.emplace_back(Softmax{.shape = {3, 21, 5, 7}, .axis = axis, .dtype = dtype, .layout = layout});
+      }
       all.emplace_back(
           Activate{.shape = {3, 41}, .function = Function::leaky_relu, .dtype = dtype, .layout = layout, .slope = -3});
       all.emplace_back(Activate{.shape = {1, 4, 8, 8}, .function = Function::silu, .dtype = dtype, .layout = layout});

@@ -21,6 +21,7 @@ Layout output_layout(const Op& op) {
   if (const auto* both = std::get_if<Concat>(&op)) return both->layout;
   if (const auto* u = std::get_if<Upsample>(&op)) return u->layout;
   if (const auto* product = std::get_if<Multiply>(&op)) return product->layout;
+  if (const auto* s = std::get_if<Softmax>(&op)) return s->layout;
   return Layout::nchw;
 }
 
@@ -50,6 +51,8 @@ std::vector<Tensor> make_tensors(const Op& op) {
   } else if (const auto* product = std::get_if<Multiply>(&op)) {
     tensors.emplace_back(dtype, product->a, product->layout);
     tensors.emplace_back(dtype, product->b, product->layout);
+  } else if (const auto* s = std::get_if<Softmax>(&op)) {
+    tensors.emplace_back(dtype, s->shape, s->layout);
   } else if (const auto* u = std::get_if<Upsample>(&op)) {
     tensors.emplace_back(dtype, u->input, u->layout);
   } else {
@@ -83,7 +86,7 @@ struct Values {
 /// Of inputs: below a pool's padding if that were zeros, and on all branches of a function.
 Values values_for(const Op& op) {
   if (std::holds_alternative<MaxPool>(op)) return {-2, -1};
-  if (std::holds_alternative<Activate>(op)) return {-8, 8};
+  if (std::holds_alternative<Activate>(op) || std::holds_alternative<Softmax>(op)) return {-8, 8};
   return {};
 }
 

@@ -49,7 +49,9 @@ std::vector<Op> one_of_each() {
           Activate{.shape = {2, 5, 77}, .function = Function::silu},
           Concat{.a = {2, 9, 5, 7}, .b = {2, 4, 5, 7}},
           Upsample{.input = {1, 9, 5, 7}},
-          Multiply{.a = {2, 9, 5, 7}, .b = {2, 9, 1, 1}}};
+          Upsample{.input = {1, 9, 5, 7}, .interpolation = Interpolation::bilinear},
+          Multiply{.a = {2, 9, 5, 7}, .b = {2, 9, 1, 1}},
+          Softmax{.shape = {5, 77}}};
 }
 
 std::vector<Op> one_of_each(const Device& device) {

@@ -134,22 +134,38 @@ TEST_CASE("plans of one layer share packed weights, whatever the batch and the i
   }
 }
 
-TEST_CASE("add may write over one of its inputs") {
+TEST_CASE("element-wise ops may write over an input of the output's shape, and not over another") {
+  const std::vector<Op> ops{Add{.shape = {1003}},
+                            Add{.shape = {1 << 20}},
+                            Multiply{.a = {70001}, .b = {70001}},
+                            Multiply{.a = {2, 7, 5, 9}, .b = {2, 7, 1, 1}},
+                            Activate{.shape = {70001}, .function = Function::hard_swish},
+                            Softmax{.shape = {11, 1003}},
+                            Softmax{.shape = {2, 11, 9, 7}, .axis = 1}};
   for (const Device& device : available_devices()) {
-    for (const std::int64_t elements : {1003, 1 << 20}) {
-      const Add add{.shape = {elements}};
-      const Operands operands = make_operands(add);
-      const OracleResult expected = oracle(add, operands.views());
-      if (!takes(device, add)) continue;
-      INFO(device.info().uri, ": ", describe(add));
-      const Plan plan = device.plan(add);
-      for (const bool over_first : {true, false}) {
-        const Placed a(device, operands.tensors[0]);
-        const Placed b(device, operands.tensors[1]);
-        const Placed& y = over_first ? a : b;
-        plan.run(a.view(), b.view(), y.view());
+    for (const Op& op : ops) {
+      if (!takes(device, op)) continue;
+      INFO(device.info().uri, ": ", describe(op));
+      const Operands operands = make_operands(op);
+      const OracleResult expected = oracle(op, operands.views());
+      const Plan plan = device.plan(op);
+      for (std::size_t over = 0; over < operands.tensors.size(); ++over) {
+        std::vector<Placed> inputs;
+        inputs.reserve(operands.tensors.size());
+        for (const Tensor& tensor : operands.tensors) inputs.emplace_back(device, tensor);
+        TensorView y = inputs[over].view();
+        const bool fits = y.shape == plan.output_shape();
+        y.shape = plan.output_shape();  // begins where the input begins
+        const auto run = [&] {
+          inputs.size() == 2 ? plan.run(inputs[0].view(), inputs[1].view(), y) : plan.run(inputs[0].view(), y);
+        };
+        if (!fits) {
+          CHECK_THROWS_WITH_AS(run(), doctest::Contains("overlaps"), Error);
+          continue;
+        }
+        run();
         device.synchronize();
-        CHECK(compare(y.read(), expected, plan.error_bound()).passed);
+        CHECK(compare(inputs[over].read(), expected, plan.error_bound()).passed);
       }
     }
   }

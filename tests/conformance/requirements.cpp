@@ -19,7 +19,8 @@ bool has_tile(const Op& op) {
 /// Ops that gable asks no vendor's library for.
 bool is_gables_own(const Op& op) {
   return std::holds_alternative<Activate>(op) || std::holds_alternative<Concat>(op) ||
-         std::holds_alternative<Upsample>(op) || std::holds_alternative<Multiply>(op);
+         std::holds_alternative<Upsample>(op) || std::holds_alternative<Multiply>(op) ||
+         std::holds_alternative<Softmax>(op);
 }
 
 std::string math_text(const Op& op) { return "math " + std::string(to_string(math_of(op))); }
@@ -133,6 +134,7 @@ constexpr Least kLeast[] = {
     {"cpu", "concat", 30},
     {"cpu", "upsample", 216},
     {"cpu", "multiply", 36},
+    {"cpu", "softmax", 36},
     {"onednn", "direct", 220},
     {"onednn", "winograd", 30},
     {"onednn", "matmul", 14},
@@ -165,6 +167,7 @@ constexpr Least kLeast[] = {
     {"cuda", "concat", 30},
     {"cuda", "upsample", 216},
     {"cuda", "multiply", 36},
+    {"cuda", "softmax", 36},
 };
 
 }  // namespace

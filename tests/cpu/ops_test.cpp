@@ -22,6 +22,7 @@
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/multiply.h"
 #include "cpu/ops/pool.h"
+#include "cpu/ops/softmax.h"
 #include "cpu/ops/transpose.h"
 #include "cpu/ops/upsample.h"
 #include "tests/cpu/oracle.h"
@@ -410,6 +411,64 @@ TEST_CASE("bilinear: pixels and planes around the vector, ends, and single rows 
         CHECK(before <= static_cast<double>(size - 1));
         if (align_corners && scale > 1) CHECK(before == static_cast<double>(size - 1));
       }
+    }
+  }
+}
+
+TEST_CASE("softmax: rows and columns around the vector, far exponents, infinities and NaN, in place") {
+  std::mt19937 random(33);
+  for (const DType type : kTypes) {
+    for (const SoftmaxProblem& shape :
+         {SoftmaxProblem{.rows = 5, .count = 1}, SoftmaxProblem{.rows = 700, .count = 37},
+          SoftmaxProblem{.rows = 2, .count = 20001}, SoftmaxProblem{.rows = 3, .count = 21, .columns = 35},
+          SoftmaxProblem{.count = 9, .columns = 5003}, SoftmaxProblem{.rows = 64, .count = 16}}) {
+      SoftmaxProblem p = shape;
+      p.dtype = type;
+      Elements x = random_elements(type, p.rows * p.count * p.columns, random);
+      for (std::size_t i = 0; i < x.size(); ++i) x.set(i, (i % 11 == 0 ? 150.0f : 5.0f) * x.at(i));
+      for (const Target* target : supported_targets()) {
+        for (const int threads : {1, 2}) {
+          INFO(name_of(type) << " on " << target->name << ", " << p.rows << " x " << p.count << " x " << p.columns);
+          GuardedOutput y(type, static_cast<std::int64_t>(x.size()));
+          softmax(p, x.data(), y.data(), *target, threads);
+          double worst = 0;
+          for (std::int64_t vector = 0; vector < p.rows * p.columns; ++vector) {
+            const std::int64_t first = vector / p.columns * p.count * p.columns + vector % p.columns;
+            const auto at = [&](std::int64_t i) { return static_cast<std::size_t>(first + i * p.columns); };
+            double greatest = -INFINITY, sum = 0;
+            for (std::int64_t i = 0; i < p.count; ++i) greatest = std::max<double>(greatest, x.at(at(i)));
+            for (std::int64_t i = 0; i < p.count; ++i) sum += std::exp(x.at(at(i)) - greatest);
+            for (std::int64_t i = 0; i < p.count; ++i) {
+              const double exact = std::exp(x.at(at(i)) - greatest) / sum;
+              const double of_type = type == DType::f32   ? 0
+                                     : type == DType::f16 ? 0x1p-11 * exact + 0x1p-25
+                                                          : 0x1p-8 * exact;
+              const double allowed = 40 * 0x1p-24 * exact * (1 + greatest - x.at(at(i))) + of_type + 0x1p-126;
+              worst = std::max(worst, std::abs(y.at(at(i)) - exact) / allowed);
+            }
+          }
+          CHECK(worst <= 1);
+          CHECK(y.guards_untouched());
+          Elements in_place = x;
+          softmax(p, in_place.data(), in_place.bytes.data(), *target, threads);
+          std::size_t others = 0;
+          for (std::size_t i = 0; i < x.size(); ++i) others += in_place.at(i) != y.at(i);
+          CHECK(others == 0);
+        }
+      }
+    }
+  }
+  for (const Target* target : supported_targets()) {
+    for (const std::int64_t columns : {1, 2}) {
+      std::vector<float> x(static_cast<std::size_t>(40 * columns), -INFINITY);
+      x[0] = 3;
+      if (columns == 2) x[1] = NAN;
+      softmax({.count = 40, .columns = columns}, x.data(), x.data(), *target, 1);
+      CHECK((x[0] == 1 && x[static_cast<std::size_t>(columns)] == 0));
+      if (columns == 2) CHECK((std::isnan(x[1]) && std::isnan(x[3])));
+      x.assign(x.size(), -INFINITY);  // no element to share among
+      softmax({.count = 40, .columns = columns}, x.data(), x.data(), *target, 1);
+      CHECK(std::isnan(x[0]));
     }
   }
 }

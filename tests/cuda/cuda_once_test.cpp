@@ -198,7 +198,9 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
       }
       check(device, activate, operands);
     }
+    for (const std::int64_t count : {7, 1000, 5000}) check(device, Softmax{.shape = {13, count}, .dtype = dtype});
     for (const Layout layout : kLayouts) {
+      check(device, Softmax{.shape = {2, 21, 30, 17}, .axis = 1, .dtype = dtype, .layout = layout});
       // Words of every width: by channels in NHWC, by columns in NCHW. The last has several blocks.
       for (const Shape& shape : {Shape{2, 64, 17, 24}, Shape{1, 12, 5, 20}, Shape{3, 6, 7, 22}, Shape{2, 3, 17, 23},
                                  Shape{2, 5, 130, 160}}) {

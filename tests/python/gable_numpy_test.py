@@ -281,6 +281,18 @@ def test_bilinear_upsampling_is_that_of_pytorch(mode, device):
     np.testing.assert_allclose(in_nhwc, nhwc(exact), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_softmax_is_along_any_axis(axis, device):
+    x = 10 * values(3, 5, 7, 2)
+    exact = np.exp(x.astype(np.float64))
+    exact /= exact.sum(axis, keepdims=True)
+    np.testing.assert_allclose(gable.softmax(x, axis, device=device), exact, rtol=1e-5, atol=1e-30)
+    assert gable.softmax(x, axis, device=device, out=x) is x
+    np.testing.assert_allclose(x.sum(axis), 1, rtol=1e-5)
+    np.testing.assert_allclose(gable.softmax(values(6), device=device).sum(), 1, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_a_step_of_a_u_net_joins_a_skip_with_what_was_upsampled(dtype):
     skip, deep = values(2, 3, 6, 10).astype(dtype), values(2, 5, 3, 5).astype(dtype)
@@ -424,6 +436,8 @@ def test_out_is_written_and_checked():
         (lambda: gable.multiply(values(2, 4, 3, 3), values(4)), "invalid_argument", r"be .2, 4. or .2, 4, 1, 1."),
         (lambda: gable.multiply(values(2, 4), values(2)), "invalid_argument", "4 dimensions"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 2, mode="cubic"), "invalid_argument", "mode is 'cubic'.* bilinear_align"),
+        (lambda: gable.softmax(values(2, 3), 2), "invalid_argument", "between -2 and 1"),
+        (lambda: gable.softmax(values(2, 3), 1.0), "invalid_argument", "axis is 1.0"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 0), "invalid_argument", "scale.h is 0"),
         (lambda: gable.upsample2d(values(1, 2, 3, 3), 1.5), "invalid_argument", "scale is 1.5"),
     ],

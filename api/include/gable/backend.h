@@ -65,7 +65,7 @@ GABLE_API std::uint64_t packing_key(std::string_view backend, const Packing& pac
 GABLE_API std::uint64_t packing_key(std::string_view description);
 
 /// Checked pointers: their shapes, dtypes and memory are what the op says, and the output overlaps no input, except
-/// that the output of an Add, an Activate or a Multiply may be exactly an input of its shape.
+/// that the output of an Add, Activate, Multiply or Softmax may be exactly an input of its shape.
 struct RunArguments {
   const void* inputs[2] = {nullptr, nullptr};  ///< x, or a and b of an Add
   const void* weights = nullptr;               ///< packed; null for ops without

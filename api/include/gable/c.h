@@ -125,6 +125,14 @@ typedef struct gable_multiply {
   gable_layout layout; /**< of all three tensors */
 } gable_multiply;
 
+/** y = exp(x) / sum of exp(x) along one dimension. */
+typedef struct gable_softmax {
+  int64_t shape[4]; /**< (N, C, H, W) */
+  int axis;         /**< 0 to 3, or -4 to -1 from the last: 1 is channels, -1 the last */
+  gable_dtype dtype;
+  gable_layout layout;
+} gable_softmax;
+
 /** A result differs from the exact y by at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| +
  * |bias|, and with a max-pool the greatest such M of the window. */
 typedef struct gable_error_bound {
@@ -162,7 +170,7 @@ GABLE_API const gable_device_info* gable_device_list_at(const gable_device_list*
 GABLE_API void gable_device_list_release(gable_device_list* list);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
-/** These eight fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has the attribute at fault, or each
+/** These nine fail with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has the attribute at fault, or each
  * kernel's reason) or GABLE_OUT_OF_MEMORY. A plan runs in one thread at a time. */
 GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
 GABLE_API gable_status gable_plan_matmul(const gable_device* device, const gable_matmul* matmul, gable_plan** plan);
@@ -175,6 +183,7 @@ GABLE_API gable_status gable_plan_upsample(const gable_device* device, const gab
                                            gable_plan** plan);
 GABLE_API gable_status gable_plan_multiply(const gable_device* device, const gable_multiply* multiply,
                                            gable_plan** plan);
+GABLE_API gable_status gable_plan_softmax(const gable_device* device, const gable_softmax* softmax, gable_plan** plan);
 GABLE_API void gable_plan_release(gable_plan* plan);
 /** (N, K, Ho, Wo), after the max-pool; of a matmul (m, n, 1, 1). */
 GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
@@ -209,13 +218,14 @@ GABLE_API void gable_packed_release(gable_packed* packed);
  * is read or anything is freed. After GABLE_DEVICE_FAILURE y has any contents. */
 GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed* packed, const float* bias,
                                  void* y, void* stream);
-/** The same for ops without weights. The output of an add, an activate or a multiply may be exactly an
+/** The same for ops without weights. The output of an add, activate, multiply or softmax may be exactly an
  * input of its shape. */
 GABLE_API gable_status gable_run_max_pool(const gable_plan* plan, const void* x, void* y, void* stream);
 GABLE_API gable_status gable_run_add(const gable_plan* plan, const void* a, const void* b, void* c, void* stream);
 GABLE_API gable_status gable_run_activate(const gable_plan* plan, const void* x, void* y, void* stream);
 GABLE_API gable_status gable_run_concat(const gable_plan* plan, const void* a, const void* b, void* y, void* stream);
 GABLE_API gable_status gable_run_upsample(const gable_plan* plan, const void* x, void* y, void* stream);
+GABLE_API gable_status gable_run_softmax(const gable_plan* plan, const void* x, void* y, void* stream);
 GABLE_API gable_status gable_run_multiply(const gable_plan* plan, const void* a, const void* b, void* y, void* stream);
 
 /** Plans of one op for every batch from `least` to `most`, as gable/batch_plan.h has them: the first dimension, or m.
@@ -240,6 +250,8 @@ GABLE_API gable_status gable_batch_plan_upsample(const gable_device* device, con
                                                  int64_t least, int64_t most, gable_batch_plan** plan);
 GABLE_API gable_status gable_batch_plan_multiply(const gable_device* device, const gable_multiply* multiply,
                                                  int64_t least, int64_t most, gable_batch_plan** plan);
+GABLE_API gable_status gable_batch_plan_softmax(const gable_device* device, const gable_softmax* softmax, int64_t least,
+                                                int64_t most, gable_batch_plan** plan);
 GABLE_API void gable_batch_plan_release(gable_batch_plan* plan);
 /** Which device and kernel take which batches, a line each; cut as by gable_plan_explain(). */
 GABLE_API gable_status gable_batch_plan_explain(const gable_batch_plan* plan, char* text, size_t size, size_t* needed);

@@ -135,7 +135,18 @@ struct Multiply {
   bool operator==(const Multiply&) const = default;
 };
 
-using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder, Activate, Concat, Upsample, Multiply>;
+/// y = exp(x) / sum of exp(x) along one dimension, which so sums to 1: of classes in a row, of channels in a pixel. y
+/// may be x.
+struct Softmax {
+  Shape shape{};
+  int axis = -1;  ///< of shape; -1 is the last, -2 the one before, as in Python
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
+  bool operator==(const Softmax&) const = default;
+};
+
+using Op =
+    std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder, Activate, Concat, Upsample, Multiply, Softmax>;
 
 /// Work of an op from its shapes. FLOP: a multiply and an add are 2; taps in the padding count, as is usual:
 /// 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least that any implementation can move.
@@ -147,7 +158,7 @@ struct Work {
 };
 
 /// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder", "activate", "concat", "upsample",
-/// "multiply".
+/// "multiply", "softmax".
 GABLE_API std::string_view name(const Op& op);
 /// One line with every attribute that is not at its default.
 GABLE_API std::string describe(const Op& op);

@@ -73,4 +73,11 @@ struct MultiplyProblem {
   std::int64_t count() const { return images * repeats * run; }
 };
 
+/// y[i] = exp(x[i] - m) / sum over i of exp(x[i] - m), with m = max over i of x[i], for each of rows * columns vectors
+/// of `count` elements that lie `columns` apart. Computed in f32 and rounded to the type; y may be x.
+struct SoftmaxProblem {
+  std::int64_t rows = 1, count = 1, columns = 1;
+  DType dtype = DType::f32;
+};
+
 }  // namespace gable

@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 import numpy as np
 from gable._c import (ACTIVATIONS, FUNCTIONS, INTERPOLATIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo, CMatmul,
-                      CMaxPool, CMultiply, CUpsample)
+                      CMaxPool, CMultiply, CSoftmax, CUpsample)
 
 # open() is left out: "from gable import *" would hide the built-in.
 __all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "activate", "add", "avg_pool2d", "concat",
-           "devices", "from_bf16", "max_pool2d", "multiply", "to_bf16", "upsample2d", "version"]
+           "devices", "from_bf16", "max_pool2d", "multiply", "softmax", "to_bf16", "upsample2d", "version"]
 
 VERSION = "0.1"  # the minor version whose C API this is
 CODES = ("", "invalid_argument", "unsupported", "unavailable", "device_failure", "out_of_memory")
@@ -70,6 +70,7 @@ _SIGNATURES = {
     "gable_plan_concat": [_pointer, _pointer, _pointer],
     "gable_plan_upsample": [_pointer, _pointer, _pointer],
     "gable_plan_multiply": [_pointer, _pointer, _pointer],
+    "gable_plan_softmax": [_pointer, _pointer, _pointer],
     "gable_plan_output_shape": [_pointer, _pointer],
     "gable_plan_explain": [_pointer, _pointer, ctypes.c_size_t, _pointer],
     "gable_plan_kernel": [_pointer, _pointer, ctypes.c_size_t, _pointer],
@@ -85,6 +86,7 @@ _SIGNATURES = {
     "gable_run_concat": [_pointer] * 5,
     "gable_run_upsample": [_pointer] * 4,
     "gable_run_multiply": [_pointer] * 5,
+    "gable_run_softmax": [_pointer] * 4,
 }
 _RELEASES = ("gable_close", "gable_plan_release", "gable_packed_release", "gable_device_list_release")
 
@@ -660,6 +662,21 @@ def activate(x, function, *, slope=None, device=None, out=None) -> np.ndarray:
     plan = device._plans.get(("activate", bytes(description)), lambda: _Plan(device, "gable_plan_activate", description))
     y = _result(out, x.shape, x.dtype)
     _call("gable_run_activate", plan.pointer, _data(x), _data(y), None)
+    return y
+
+
+def softmax(x, axis=-1, *, device=None, out=None) -> np.ndarray:
+    """exp(x) / sum of exp(x) along a dimension of an array of any: the last, or axis=1 for channels of (N, C, H, W). out may
+    be x."""
+    device, x = _device(device), _plain(x)
+    if not _is_int64(axis) or not -x.ndim <= axis < x.ndim:
+        raise _wrong(f"axis is {axis!r}; for an array of {x.ndim} dimensions it must lie between {-x.ndim} and {x.ndim - 1}")
+    axis %= x.ndim
+    description = CSoftmax(dtype=_dtype(x, "x"), axis=2)
+    description.shape[:] = 1, math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    plan = device._plans.get(("softmax", bytes(description)), lambda: _Plan(device, "gable_plan_softmax", description))
+    y = _result(out, x.shape, x.dtype)
+    _call("gable_run_softmax", plan.pointer, _data(x), _data(y), None)
     return y
 
 

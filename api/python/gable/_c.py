@@ -114,6 +114,17 @@ class CMultiply(ctypes.Structure):
     ]
 
 
+class CSoftmax(ctypes.Structure):
+    """struct gable_softmax."""
+
+    _fields_ = [
+        ("shape", ctypes.c_int64 * 4),
+        ("axis", ctypes.c_int),
+        ("dtype", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
+
+
 class CDeviceInfo(ctypes.Structure):
     """struct gable_device_info."""
 
