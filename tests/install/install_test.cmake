@@ -127,6 +127,8 @@ function(try_numpy folder library)
   expect("right, by ${library}" "${output}")
   step("the example for NumPy" python3 ${SOURCE}/examples/first_conv.py)
   expect("y[0] = 9.0 (1, 128, 28, 28)" "${output}")
+  step("a whole network for NumPy" python3 ${SOURCE}/examples/mobilenet_v3.py)
+  expect("ms for 1 of 224x224" "${output}")
 endfunction()
 
 # gable for NumPy of the moved tree loads the library beside it.

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from gable._c import (ACTIVATIONS, FUNCTIONS, INTERPOLATIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo, CMatmul,
-                      CMaxPool, CMultiply, CSoftmax, CUpsample)
+from gable._c import (ACTIVATIONS, FUNCTIONS, INTERPOLATIONS, LAYOUTS, MATHS, CActivate, CAdd, CConcat, CConv2d, CDeviceInfo,
+                      CMatmul, CMaxPool, CMultiply, CSoftmax, CUpsample)
 
 # open() is left out: "from gable import *" would hide the built-in.
 __all__ = ["Choice", "Conv2d", "Device", "DeviceInfo", "Error", "Linear", "activate", "add", "avg_pool2d", "concat",
@@ -488,8 +488,8 @@ class Conv2d(_Layer):
 
     weights: (K, C/groups, R, S), in PyTorch's order. bias: (K,). stride, dilation: a number or (height, width). padding: the
     same, or (top, left, bottom, right). activation: None, "relu" or "tanh", which kernels compute, or another of activate()'s
-    in a pass behind them, which the device must have, too; "leaky_relu" has a slope. max_pool: a fused pool's window; its stride is pool_stride, or the
-    window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how products of float32 are
+    in a pass behind them, which the device must have, too. slope: of "leaky_relu". max_pool: a fused pool's window; its stride
+    is pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how products of float32 are
     formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
     """
@@ -622,7 +622,8 @@ def add(a, b, *, activation=None, device=None, out=None) -> np.ndarray:
     device, a, b = _device(device), _plain(a), _plain(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise _wrong(f"a is {a.shape} of {a.dtype}, b is {b.shape} of {b.dtype}: they must be alike")
-    description = CAdd(dtype=_dtype(a, "a"), activation=_index("none" if activation is None else activation, ACTIVATIONS, "activation"))
+    name = "none" if activation is None else activation
+    description = CAdd(dtype=_dtype(a, "a"), activation=_index(name, ACTIVATIONS, "activation"))
     description.shape[:] = _four(a.shape)
     plan = device._plans.get(("add", bytes(description)), lambda: _Plan(device, "gable_plan_add", description))
     c = _result(out, a.shape, a.dtype)
