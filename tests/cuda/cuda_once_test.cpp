@@ -156,6 +156,26 @@ TEST_CASE("few_channels_mma has tiles of 8 and of 16 channels, for one group and
   }
 }
 
+TEST_CASE("products of arrays that do not begin at 16 bytes") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const Multiply multiply{.a = {2, 3, 5, 7}, .b = {2, 3, 1, 1}};
+  const Plan plan = device.plan(multiply);
+  const conformance::Operands operands = conformance::make_operands(multiply);
+  const Tensor a = device.tensor(DType::f32, {211}), b = device.tensor(DType::f32, multiply.b),
+               y = device.tensor(DType::f32, {211}), result(DType::f32, multiply.a);
+  const auto behind_one = [&](const Tensor& tensor) {
+    return TensorView(static_cast<float*>(tensor.data()) + 1, DType::f32, multiply.a, Layout::nchw,
+                      tensor.view().memory);
+  };
+  device.copy(operands.tensors[0], behind_one(a));
+  device.copy(operands.tensors[1], b);
+  plan.run(behind_one(a), b.view(), behind_one(y));
+  device.copy(behind_one(y), result);
+  device.synchronize();
+  CHECK(compare(result, oracle(multiply, operands.views()), plan.error_bound()).passed);
+}
+
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
   if (is_missing("cuda")) return;
   for (const char* kernel : {"few_channels", "few_channels_mma"}) {
