@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "api/src/tensor_check.h"
+#include "common/number.h"
 
 namespace gable {
 namespace {
@@ -219,7 +220,7 @@ void check(const Activate& a) {
   check_known("activate", a.layout);
   check_known("activate", "function", a.function, Function::leaky_relu);
   if (a.function == Function::leaky_relu && (!std::isfinite(a.slope) || a.slope == 0)) {
-    refuse("activate", "slope of leaky_relu is " + std::to_string(a.slope) +
+    refuse("activate", "slope of leaky_relu is " + short_number(static_cast<double>(a.slope), 6) +
                            "; it must be a finite number other than 0, such as 0.01, PyTorch's (with 0 it is relu)");
   }
   check_shape("activate", "shape", a.shape, 1, 4);
@@ -399,7 +400,7 @@ std::string attributes(const Reorder& r) {
 }
 std::string attributes(const Activate& a) {
   std::string function(to_string(a.function));
-  if (a.function == Function::leaky_relu) function += " (slope " + std::to_string(a.slope) + ")";
+  if (a.function == Function::leaky_relu) function += " (slope " + short_number(static_cast<double>(a.slope), 6) + ")";
   return function + " of " + to_string(a.shape) + " " + std::string(to_string(a.dtype)) + " " +
          std::string(to_string(a.layout));
 }

@@ -58,6 +58,8 @@ TEST_CASE("names of enumerations parse back, unknown ones list the known") {
   CHECK(parse_function(to_string(Function::hard_swish)) == Function::hard_swish);
   CHECK(parse_function(to_string(Function::leaky_relu)) == Function::leaky_relu);
   CHECK(parse_interpolation(to_string(Interpolation::bilinear)) == Interpolation::bilinear);
+  CHECK(describe(Activate{.shape = {3}, .function = Function::leaky_relu, .slope = 0.1f}) ==
+        "activate leaky_relu (slope 0.1) of 3 f32 nchw");
   CHECK(message_of([] { parse_dtype("f64"); }) == "unknown dtype 'f64': one of f32, f16, bf16");
 }
 
