@@ -27,7 +27,7 @@ struct FewOutputsArguments {
   int chunks, pitch_bytes;    // of 64 bytes of channels; of a column of weights in shared memory
   int load_bytes;             // the widest access that divides a pixel's channels: 16, 8, 4 or 2
   int outputs, rows;          // of a strip
-  int strips, strips_across, bands;
+  int strips_across, bands;
   int parts;  // warps that share a strip
   bool bias;
   Activation activation;
@@ -492,7 +492,6 @@ FewOutputsArguments<T> FewOutputsPlan::arguments(const void* x, const void* pack
           .load_bytes = load_bytes_,
           .outputs = cut_.outputs,
           .rows = cut_.rows,
-          .strips = cut_.strips,
           .strips_across = cut_.strips_across,
           .bands = cut_.bands,
           .parts = cut_.parts,

@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "cuda/gemm/implicit.h"
+#include "cuda/gemm/pixel_chunk.h"
 
 namespace gable::cuda {
 namespace {
 
-constexpr int kColumns = 8;  // of a tile
-constexpr int kChunkBytes = 64;
+constexpr int kColumns = 8;     // of a tile
 constexpr int kLeastShare = 2;  // a strip has outputs for at least 1 / kLeastShare of its pixels
 constexpr int kMaxSharedBytes = 100 * 1024;
 
@@ -46,7 +46,7 @@ std::int64_t shared_bytes_of(const Conv2dProblem& p, int tile_index) {
   const FewOutputsTile& tile = tile_at(tile_index);
   const std::int64_t columns = tile.column_tiles * kColumns;
   const std::int64_t bias = round_up(p.k, 4) * kFloat;
-  const std::int64_t weights = p.r * columns * (chunks_of(p) | 1) * kChunkBytes;
+  const std::int64_t weights = p.r * columns * chunk_pitch(std::int64_t{chunks_of(p)});
   return bias + weights + kFewOutputsWarps * columns * few_outputs_sums_pitch(tile.pixels()) * kFloat;
 }
 
@@ -141,7 +141,7 @@ FewOutputsView few_outputs_view(const Conv2dProblem& p) {
                       .every = one_row ? 1 : narrow(p.stride_h),
                       .across = one_column ? 1 : narrow(p.stride_w),
                       .apart = one_column ? 1 : narrow(p.dilation_w),
-                      .phases = one_row ? 1 : narrow(p.dilation_h),
+                      .phases = one_row ? 1 : narrow(std::min(p.dilation_h, p.ho)),
                       .top_step = narrow(p.stride_h)};
   const bool line = one_row && one_column && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
                     p.ho == p.h && p.wo == p.w;
@@ -183,6 +183,7 @@ std::string few_outputs_refusal(const Conv2dProblem& p, const cudaDeviceProp& de
            " output channels; it is made for few of both";
   }
   if (p.r > 1 && p.stride_h > 1 && p.dilation_h > 1) return "a stride and a dilation of rows; it takes one of them";
+  if (const std::string indices = implicit_refusal(p); !indices.empty()) return indices;
   const FewOutputsView view = few_outputs_view(p);
   const int pixels = tile_at(*tile).pixels();
   if ((p.s - 1) * view.apart >= pixels / kLeastShare) {
@@ -193,7 +194,12 @@ std::string few_outputs_refusal(const Conv2dProblem& p, const cudaDeviceProp& de
     return "weights and sums of " + std::to_string(shared) + " bytes of shared memory; it takes at most " +
            std::to_string(kMaxSharedBytes);
   }
-  return implicit_refusal(p);
+  // Offsets are computed for a strip's pixels behind the last output too.
+  constexpr std::int64_t kMaxIndex = std::numeric_limits<int>::max(), kStripPixels = 32, kStripRows = 2;
+  if (p.stride_w > kMaxIndex / (kStripPixels * p.c) || p.stride_h > kMaxIndex / (kStripRows * p.w * p.c)) {
+    return "stride " + std::to_string(p.stride_h) + "x" + std::to_string(p.stride_w) + "; its indices have 32 bits";
+  }
+  return {};
 }
 
 }  // namespace gable::cuda

@@ -7,14 +7,9 @@
 
 #include "cuda/common/mma.cuh"
 #include "cuda/common/vector_access.cuh"
+#include "cuda/gemm/pixel_chunk.h"
 
 namespace gable::cuda {
-
-constexpr int kChunkBytes = 64;  // of a pixel's channels that a step multiplies: four lanes with 16 bytes each
-
-/// Bytes between rows of weights in shared memory: an odd multiple of 64, so that two rows and four lanes of 16 bytes
-/// meet in no bank.
-constexpr int chunk_pitch(int chunks) { return (chunks | 1) * kChunkBytes; }
 
 /// 16 bytes from `from` in accesses of `bytes`, with zeros past the first `valid` elements. Past L1, where lines may be
 /// older than the kernel before.

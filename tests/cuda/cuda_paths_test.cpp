@@ -455,6 +455,7 @@ std::vector<Conv2d> few_outputs_problems(DType dtype, Math math) {
   with({2, 64, 3, 3}, {3, 1}, {1, 1, 1, 1}, {1, 2});
   with({4, 32, 3, 3}, {1, 2}, {3, 2, 1, 2}, {3, 2});
   with({3, 48, 1, 3}, {2, 2}, {0, 1, 0, 1}, {1, 1});
+  with({3, 48, 3, 3}, {1, 1}, {4, 1, 4, 1}, {11, 1});
   return all;
 }
 

@@ -63,12 +63,24 @@ TEST_CASE("windows of one pixel without padding see the batch as one line") {
   CHECK(few_outputs_view(strided).row_step == 2);
 }
 
+TEST_CASE("rows that lie further apart than the output is high leave no phase without outputs") {
+  Conv2dProblem p = window(2, 64, 40, 2, 3);
+  p.dilation_h = 37;
+  p.pad_top = 19;
+  p.ho = 5;
+  const FewOutputsView view = few_outputs_view(p);
+  CHECK(view.phases == 5);
+  const FewOutputsCut cut = choose_few_outputs(p, h200());
+  CHECK(cut.rows == 1);
+  CHECK(cut.strips == 2 * 5 * cut.strips_across);
+}
+
 TEST_CASE("few_outputs refuses by the value that stands against it") {
   CHECK(FewOutputs::refusal(window(1, 64, 30, 3, 3), h200()).empty());
   CHECK(contains(FewOutputs::refusal(window(1, 64, 30, 14, 3), h200()), "14 output channels"));
   CHECK(contains(FewOutputs::refusal(window(1, 64, 30, 1, 9), h200()), "filter 9x9"));
   CHECK(contains(FewOutputs::refusal(window(1, 4096, 30, 8, 3), h200()), "shared memory"));
-  CHECK(contains(FewOutputs::refusal(window(1, std::int64_t{1} << 28, 1, 1, 1), h200()), "shared memory"));
+  CHECK(contains(FewOutputs::refusal(window(1, std::int64_t{1} << 27, 1, 1, 1), h200()), "shared memory"));
   Conv2dProblem p = window(1, 64, 30, 3, 3);
   p.nhwc = false;
   CHECK(contains(FewOutputs::refusal(p, h200()), "nchw"));
@@ -78,6 +90,10 @@ TEST_CASE("few_outputs refuses by the value that stands against it") {
   p.dilation_w = 1;
   p.stride_h = p.dilation_h = 2;
   CHECK(contains(FewOutputs::refusal(p, h200()), "a stride and a dilation"));
+  p = window(1, 64, 30, 1, 1);
+  p.ho = p.wo = 1;
+  p.stride_h = p.stride_w = std::int64_t{1} << 30;
+  CHECK(contains(FewOutputs::refusal(p, h200()), "stride 1073741824x1073741824"));
 }
 
 TEST_CASE("estimates grow with the batch") {
