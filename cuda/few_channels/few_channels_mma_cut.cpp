@@ -103,7 +103,7 @@ std::size_t least_shared_bytes(const Conv2dProblem& p) {
 double seconds_of(const Choice& choice) {
   constexpr double kHertz = 1.755e9, kLaunch = 1.17e-6, kStart = 3490, kDeviceBytes = 1.85e12, kOverlap = 2.7;
   constexpr double kProduct = 1.36, kConflict = 1.4, kWeights = 2.83, kOutputs = 16.2, kRaggedOutputs = 4.1;
-  constexpr double kTile = 220, kStepLatency = 261, kWeightByte = 0.021;
+  constexpr double kTile = 220, kStepLatency = 261, kPairLatency = 450, kWeightByte = 0.021;
   constexpr int kPlaces = 16;  // words of 8 bytes in a cycle of shared memory
   const Variant& v = *choice.variant;
   const HaloTile& t = choice.tile.tile;
@@ -116,7 +116,8 @@ double seconds_of(const Choice& choice) {
   const std::int64_t tasks = ceil_div(positions, 8 * v.rows);
   const double pairs = static_cast<double>(t.cut.images) * t.cut.in_rows * static_cast<int>(t.line.pairs.value);
   const double tile = static_cast<double>(tasks) * task + pairs / 32 * pair_cycles(t) + kTile;
-  const double latency = static_cast<double>(ceil_div(tasks, choice.tile.threads / 32)) * steps * kStepLatency;
+  const double latency = static_cast<double>(ceil_div(tasks, choice.tile.threads / 32)) * steps * kStepLatency +
+                         pairs / choice.tile.threads * kPairLatency;
   const double cycles =
       kStart + kWeightByte * steps * step_bytes(v.tiles) +
       static_cast<double>(choice.tile.rounds) * std::max(static_cast<double>(choice.tile.together) * tile, latency);

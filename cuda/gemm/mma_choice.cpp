@@ -16,6 +16,7 @@ namespace {
 struct MmaCosts {
   double launch;           // seconds
   double memory_bytes;     // of device memory in a second
+  double run_bytes;        // the same where pixels are copied as one run of bytes
   double output;           // in the epilogue
   double narrow_store;     // of 16 bytes of outputs, for each store that they take
   double piece;            // of a pixel that is copied in pieces, of all blocks
@@ -25,12 +26,14 @@ struct MmaCosts {
 // to half of them, the picks on 49 others with narrow pixels took 1.012 of the best (before 1.073).
 constexpr MmaCosts kCosts16{.launch = 1.1e-6,
                             .memory_bytes = 3.0e12,
+                            .run_bytes = 4.2e12,
                             .output = 0.193,
                             .narrow_store = 0.158,
                             .piece = 0.048,
                             .piece_of_thread = 39.4};
 constexpr MmaCosts kCosts32{.launch = 1.32e-6,
                             .memory_bytes = 5.0e12,
+                            .run_bytes = 4.5e12,
                             .output = 0.138,
                             .narrow_store = 0.037,
                             .piece = 0.152,
@@ -55,6 +58,7 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
                   const cudaDeviceProp& device) {
   constexpr double kHertz = 1.755e9;
   constexpr double kLoadBytes = 17.3;                  // from L2 to a multiprocessor, in a cycle
+  constexpr double kRunBytes = 60;                     // the same of pixels that are one run of bytes (whole_pixels.cu)
   constexpr double kStep = 222, kStepOfOutput = 15.9;  // latency of a step, and of each output of a thread in it
   constexpr double kEpilogue = 395, kStoreOfThread = 5.16;
   constexpr double kOverlap = 1.33;  // of computing and moving: 1 would be their sum, infinity the longer one
@@ -77,9 +81,10 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const auto waves = static_cast<double>(ceil_div(share, c.residents));
   const double at_once = static_cast<double>(share) / waves;
   const auto steps = static_cast<double>(ceil_div(ceil_div(std::int64_t{g.depth} * element, 64), splits));
-  const double pieces =
-      splits == 1 && takes_whole_pixels(p, g, c.rows, c.columns, device) ? 0 : narrow_pieces(p, c.rows);
-  const double products = 64.0 / element * outputs / (fma * c.rate), loads = 64.0 * (c.rows + c.columns) / kLoadBytes;
+  const bool run = splits == 1 && takes_whole_pixels(p, g, c.rows, c.columns, device);
+  const double pieces = run ? 0 : narrow_pieces(p, c.rows);
+  const double products = 64.0 / element * outputs / (fma * c.rate);
+  const double loads = 64.0 * (c.rows + c.columns) / (run ? kRunBytes : kLoadBytes);
   const double busy = at_once * (std::max(products, loads) + costs.piece * pieces);
   const double latency = kStep + kStepOfOutput * outputs_of_thread + costs.piece_of_thread * pieces / c.threads();
   // A tile with all channels stores them as one line.
@@ -93,7 +98,7 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   if (splits == 1 && share > 1) cycles = std::max(cycles, kBlock * static_cast<double>(share));
   const auto elements =
       static_cast<double>(p.x_elements() + p.y_elements() + std::int64_t{g.columns} * g.groups * g.depth);
-  const double computing = cycles / kHertz, moving = elements * element / costs.memory_bytes;
+  const double computing = cycles / kHertz, moving = elements * element / (run ? costs.run_bytes : costs.memory_bytes);
   double seconds = costs.launch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
   if (splits > 1 && !cluster) {
     seconds += kSumLaunch + 4.0 * g.rows * g.groups * g.padded_k * (splits + 1) / kSumBytes;
