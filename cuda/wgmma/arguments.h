@@ -48,6 +48,13 @@ struct WgmmaStages {
   bool resident_weights;  ///< all weights stay in shared memory
 };
 
+/// Where channels are no whole vectors of 16 bytes, tensor copies cannot store them. Threads then store outputs one by
+/// one from shared memory, to a batch that is one line of `pixels`.
+struct WgmmaWords {
+  void* y;  ///< null: tensor copies
+  int pixels;
+};
+
 /// The epilogue.
 struct WgmmaOutput {
   int channels;
@@ -56,6 +63,7 @@ struct WgmmaOutput {
   bool pool;
   bool windows;  ///< see WgmmaSlices
   Activation activation;
+  WgmmaWords words;
 };
 
 /// The kernel's parameter; it lies in the constant bank. What a block reads before its first copy lies together,

@@ -86,18 +86,91 @@ struct Copies {
   std::size_t output_at = 0, bytes = 0;  // the input lies first
 };
 
+/// Threads store outputs of any number of channels where a block has one item, so that these need no copy.
+bool stores_words(const Conv2dProblem& p, const Conv2dProblem& padded, const WgmmaGeometry& g) {
+  return padded.k != p.k && g.grid.one_item;
+}
+
 Copies copies_of(const Conv2dProblem& p, const Conv2dProblem& padded, const WgmmaGeometry& g) {
   const auto bytes = [&p](std::int64_t elements) {
     return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(size_of(p.dtype)), 256));
   };
   Copies c;
   c.input = g.steps.parts > 1 || padded.c != p.c;
-  c.output = padded.k != p.k;
+  c.output = padded.k != p.k && !stores_words(p, padded, g);
   c.output_at = g.steps.parts > 1 ? cut_bytes(p.n * p.h * p.w, p.c, g.steps.parts)
                 : c.input         ? bytes(padded.x_elements())
                                   : 0;
   c.bytes = c.output_at + (c.output ? bytes(padded.y_elements()) : 0);
   return c;
+}
+
+WgmmaGeometry geometry_of(const Conv2dProblem& padded, const cudaDeviceProp& device, const WgmmaOverrides& overrides) {
+  auto geometry = find_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device), overrides);
+  if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
+  return *std::move(geometry);
+}
+
+/// Estimated time of a padded copy of `rows` of `count` channels, or back. The launch is fitted to 45 layers of f16,
+/// bf16 and tf32 on an H200, the rates to 12 layers of odd channels there: up to 33 MB, read and written, stay in L2.
+double copy_seconds(std::int64_t rows, std::int64_t count, std::int64_t padded, DType type) {
+  constexpr double kLaunch = 1.42e-6, kInL2 = 6e12, kBeyond = 3.5e12;  // bytes a second
+  constexpr double kKept = 34e6, kNothingKept = 48e6;
+  const double bytes = static_cast<double>(rows * (count + padded)) * static_cast<double>(size_of(type));
+  const double beyond = std::clamp((bytes - kKept) / (kNothingKept - kKept), 0.0, 1.0);
+  return kLaunch + bytes * ((1 - beyond) / kInL2 + beyond / kBeyond);
+}
+
+/// Estimated time of outputs that threads store one by one, beyond that of tensor copies. Cycles of a chunk, and of a
+/// thread's word. Not fitted.
+double word_seconds(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  constexpr double kHertz = 1.76e9, kChunk = 60, kWord = 25;
+  const std::int64_t outputs = kWgmmaChunk * std::min<std::int64_t>(kWgmmaChannels, p.k);
+  const auto words = static_cast<double>(ceil_div(outputs, std::int64_t{wgmma::kWarpgroup}));
+  return static_cast<double>(ceil_div(g.tile.pixels, kWgmmaChunk)) * (kChunk + kWord * words) / kHertz;
+}
+
+/// Estimated, with the copies that it needs.
+double seconds_with(const Conv2dProblem& problem, const Conv2dProblem& padded, const WgmmaGeometry& geometry,
+                    const Copies& copies) {
+  // The constants of estimate.cpp are fitted to an H200 in graphs, every tile, f16, bf16 and tf32, batch 32 and 1.
+  // Filters of several taps: the named suites and half of 404 other layers; on the other half the tile that is picked
+  // took 1.021 times as long as the best (geometric mean), at most 1.13 times. 1x1 filters: 221 layers, 80 of them the
+  // suites'; on 259 others the picks took 1.029, at most 1.30 times. tf32 keeps constants of an earlier fit there,
+  // which picked better. kLaunch and kHertz were fitted earlier.
+  constexpr double kLaunch = 0.99e-6, kHertz = 1.76e9;
+  const auto element = static_cast<double>(size_of(problem.dtype));
+  double seconds = kLaunch + geometry.cycles / kHertz;
+  if (geometry.steps.parts > 1) {
+    // Fitted to half of 247 layers, beside register_tile's times; on the other half the kernel that is picked takes
+    // 1.007 of the faster one.
+    const auto [cut, share] = geometry.steps.parts == 2 ? std::pair{2.5e-6, 0.95} : std::pair{1e-6, 1.15};
+    constexpr double kCutBytesPerSecond = 4e12, kPartBytes = 2;
+    const double parts = kPartBytes * geometry.steps.parts * static_cast<double>(round_up(problem.c, kPartChannels));
+    const auto pixels = static_cast<double>(problem.n * problem.h * problem.w);
+    seconds = share * seconds + cut + pixels * (element * static_cast<double>(problem.c) + parts) / kCutBytesPerSecond;
+  } else if (copies.input) {
+    seconds += copy_seconds(problem.n * problem.h * problem.w, problem.c, padded.c, problem.dtype);
+  }
+  if (copies.output) {
+    seconds += copy_seconds(problem.n * problem.out_h() * problem.out_w(), problem.k, padded.k, problem.dtype);
+  }
+  if (stores_words(problem, padded, geometry)) seconds += word_seconds(problem, geometry);
+  constexpr double kWithGroups = 1.15;  // measured over estimated, of 21 layers with groups
+  return problem.groups > 1 ? kWithGroups * seconds : seconds;
+}
+
+/// As geometry_of(), with the copies in view that only some tiles need.
+WgmmaGeometry geometry_beside_copies(const Conv2dProblem& problem, const Conv2dProblem& padded,
+                                     const cudaDeviceProp& device, WgmmaOverrides overrides) {
+  WgmmaGeometry best = geometry_of(padded, device, overrides);
+  if (padded.k == problem.k || best.grid.one_item || overrides.one_item == 0) return best;
+  overrides.one_item = 1;
+  const auto lone = find_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device), overrides);
+  const auto seconds = [&](const WgmmaGeometry& g) {
+    return seconds_with(problem, padded, g, copies_of(problem, padded, g));
+  };
+  return lone && seconds(*lone) < seconds(best) ? *lone : best;
 }
 
 /// What split maths add to the description.
@@ -141,22 +214,19 @@ class WgmmaPlan final : public Conv2dPlan {
   Conv2dProblem padded_;   // the kernel's
   WgmmaGeometry geometry_;
   Copies copies_;
+  bool stores_words_;
   WgmmaArguments arguments_;
   const void* kernel_;
 };
-
-WgmmaGeometry geometry_of(const Conv2dProblem& padded, const cudaDeviceProp& device, const WgmmaOverrides& overrides) {
-  auto geometry = find_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device), overrides);
-  if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
-  return *std::move(geometry);
-}
 
 WgmmaPlan::WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaOverrides& overrides,
                      bool padded)
     : problem_(problem),
       padded_(with_whole_vectors(problem)),
-      geometry_(geometry_of(padded_, device, overrides)),
+      geometry_(padded ? geometry_of(padded_, device, overrides)
+                       : geometry_beside_copies(problem, padded_, device, overrides)),
       copies_(padded ? Copies{} : copies_of(problem, padded_, geometry_)),
+      stores_words_(!padded && stores_words(problem, padded_, geometry_)),
       kernel_(kernel_of(problem.dtype, geometry_)) {
   bind_context();
   arguments_ = wgmma_arguments(padded_, geometry_);
@@ -169,7 +239,9 @@ Conv2dDescription WgmmaPlan::description() const {
   const std::string input = g.steps.parts > 1 ? parts_text(problem_, g)
                             : copies_.input   ? "; channels of x padded in a copy"
                                               : "";
-  const std::string output = copies_.output ? "; channels of y padded in a copy" : "";
+  const std::string output = copies_.output  ? "; channels of y padded in a copy"
+                             : stores_words_ ? "; y stored element by element"
+                                             : "";
   return {.kernel = "wgmma",
           .tile = g.tile_description(),
           .staging = g.staging_description() + input + output,
@@ -219,6 +291,7 @@ void WgmmaPlan::run(const void* x, const void* packed, const float* bias, void* 
   WgmmaArguments a = arguments_;
   set_map_address(a.x, input, "the input");
   set_map_address(a.y, output, "the output");
+  if (stores_words_) a.output.words = {y, static_cast<int>(problem_.n * problem_.ho * problem_.wo)};
   a.weights = static_cast<const unsigned char*>(packed);
   a.bias = bias;
   launch(a, stream);
@@ -226,16 +299,6 @@ void WgmmaPlan::run(const void* x, const void* packed, const float* bias, void* 
   const Conv2dProblem& p = problem_;
   note_path(Path::wgmma_padded_output);
   copy_rows(output, y, p.n * p.out_h() * p.out_w(), p.k, padded_.k, p.k, static_cast<int>(size_of(p.dtype)), stream);
-}
-
-/// Estimated time of a padded copy of `rows` of `count` channels, or back. The launch is fitted to 45 layers of f16,
-/// bf16 and tf32 on an H200, the rates to 12 layers of odd channels there: up to 33 MB, read and written, stay in L2.
-double copy_seconds(std::int64_t rows, std::int64_t count, std::int64_t padded, DType type) {
-  constexpr double kLaunch = 1.42e-6, kInL2 = 6e12, kBeyond = 3.5e12;  // bytes a second
-  constexpr double kKept = 34e6, kNothingKept = 48e6;
-  const double bytes = static_cast<double>(rows * (count + padded)) * static_cast<double>(size_of(type));
-  const double beyond = std::clamp((bytes - kKept) / (kNothingKept - kKept), 0.0, 1.0);
-  return kLaunch + bytes * ((1 - beyond) / kInL2 + beyond / kBeyond);
 }
 
 }  // namespace
@@ -255,42 +318,9 @@ std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& d
          ": the input that a tile's taps read does not fit shared memory";
 }
 
-namespace {
-
-/// Estimated, with the copies that it needs.
-double seconds_with(const Conv2dProblem& problem, const Conv2dProblem& padded, const WgmmaGeometry& geometry,
-                    const Copies& copies) {
-  // The constants of estimate.cpp are fitted to an H200 in graphs, every tile, f16, bf16 and tf32, batch 32 and 1.
-  // Filters of several taps: the named suites and half of 404 other layers; on the other half the tile that is picked
-  // took 1.021 times as long as the best (geometric mean), at most 1.13 times. 1x1 filters: 221 layers, 80 of them the
-  // suites'; on 259 others the picks took 1.029, at most 1.30 times. tf32 keeps constants of an earlier fit there,
-  // which picked better. kLaunch and kHertz were fitted earlier.
-  constexpr double kLaunch = 0.99e-6, kHertz = 1.76e9;
-  const auto element = static_cast<double>(size_of(problem.dtype));
-  double seconds = kLaunch + geometry.cycles / kHertz;
-  if (geometry.steps.parts > 1) {
-    // Fitted to half of 247 layers, beside register_tile's times; on the other half the kernel that is picked takes
-    // 1.007 of the faster one.
-    const auto [cut, share] = geometry.steps.parts == 2 ? std::pair{2.5e-6, 0.95} : std::pair{1e-6, 1.15};
-    constexpr double kCutBytesPerSecond = 4e12, kPartBytes = 2;
-    const double parts = kPartBytes * geometry.steps.parts * static_cast<double>(round_up(problem.c, kPartChannels));
-    const auto pixels = static_cast<double>(problem.n * problem.h * problem.w);
-    seconds = share * seconds + cut + pixels * (element * static_cast<double>(problem.c) + parts) / kCutBytesPerSecond;
-  } else if (copies.input) {
-    seconds += copy_seconds(problem.n * problem.h * problem.w, problem.c, padded.c, problem.dtype);
-  }
-  if (copies.output) {
-    seconds += copy_seconds(problem.n * problem.out_h() * problem.out_w(), problem.k, padded.k, problem.dtype);
-  }
-  constexpr double kWithGroups = 1.15;  // measured over estimated, of 21 layers with groups
-  return problem.groups > 1 ? kWithGroups * seconds : seconds;
-}
-
-}  // namespace
-
 double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
   const Conv2dProblem padded = with_whole_vectors(problem);
-  const WgmmaGeometry geometry = geometry_of(padded, device, {});
+  const WgmmaGeometry geometry = geometry_beside_copies(problem, padded, device, {});
   return seconds_with(problem, padded, geometry, copies_of(problem, padded, geometry));
 }
 

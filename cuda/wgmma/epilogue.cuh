@@ -204,6 +204,13 @@ class Epilogue {
     // After the barrier the next set of slots is free for all threads: at most kSets - 2 sets are still being read.
     if (thread() == 0) ptx::wait_stores_read<kSets - 2>();
     ptx::named_sync(barrier(), kWarpgroup);
+    if constexpr (Memory::kStoresWords) {
+      if (a_.output.words.y != nullptr) {
+        for (int i = 0; i < kTogether && first + i < chunks; ++i) store_words(places[i], slot(i));
+        set_ = set_ + 1 == kSets ? 0 : set_ + 1;
+        return;
+      }
+    }
     if (thread() == 0) {
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
@@ -224,6 +231,37 @@ class Epilogue {
       ptx::store_window(a_.y, channel, at.channel / kVector, at.x, at.y, at.n, from);
     } else {
       ptx::store_box(a_.y, at.channel + channel, at.x, at.y, at.n, from);
+    }
+  }
+
+  /// The chunk's outputs one by one, as they follow one another in y.
+  __device__ void store_words(const Place& at, std::uint32_t from) const {
+    using Word = std::conditional_t<kIs16Bit<T>, std::uint16_t, std::uint32_t>;
+    const int channels = min(kWgmmaChannels, a_.output.channels - at.channel);
+    const int pixels = min(kWgmmaChunk, a_.output.words.pixels - at.x);
+    if (channels <= 0) return;
+    auto* const y = static_cast<Word*>(a_.output.words.y) + std::int64_t{at.x} * a_.output.channels + at.channel;
+    const int pixel_step = kWarpgroup / channels, channel_step = kWarpgroup - pixel_step * channels;
+    int pixel = thread() / channels, channel = thread() - pixel * channels;
+    while (pixel < pixels) {
+      y[pixel * a_.output.channels + channel] = load_output<Word>(from, pixel, channel);
+      pixel += pixel_step;
+      channel += channel_step;
+      if (channel >= channels) {
+        channel -= channels;
+        ++pixel;
+      }
+    }
+  }
+
+  /// As put() and store_f32() lay outputs out.
+  template <typename Word>
+  __device__ static Word load_output(std::uint32_t from, int pixel, int channel) {
+    if constexpr (kIs16Bit<T>) {
+      return ptx::load_half(from + pixel * 128 + ((channel / 8) ^ (pixel % 8)) * 16 + channel % 8 * 2);
+    } else {
+      return ptx::load_word(from + channel / 32 * kSubtile + pixel * 128 + ((channel % 32 / 4) ^ (pixel % 8)) * 16 +
+                            channel % 4 * 4);
     }
   }
 

@@ -18,6 +18,7 @@ namespace gable::cuda::wgmma {
 /// The common stages of boxes and weights; outputs lie in their place.
 struct ItemMemory : SharedMemory {
   static constexpr bool kSplits = false;
+  static constexpr bool kStoresWords = true;
 
   __device__ std::uint32_t outputs(int consumer) const { return box(0) + consumer * output_bytes; }
 };

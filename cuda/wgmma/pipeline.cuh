@@ -50,7 +50,8 @@ struct Cursor {
 
 /// Addresses in shared memory: barriers, then stages of boxes, stages of weights and outputs.
 struct SharedMemory {
-  static constexpr bool kSplits = true;  // the blocks of a cluster may share an item
+  static constexpr bool kSplits = true;        // the blocks of a cluster may share an item
+  static constexpr bool kStoresWords = false;  // threads may store outputs, see WgmmaWords
   std::uint32_t base;
   int box_stages, weight_stages, box_stage_bytes, slices, output_bytes;
 

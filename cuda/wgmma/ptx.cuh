@@ -183,6 +183,17 @@ __device__ inline void store_transposed(std::uint32_t to, std::uint32_t a, std::
 __device__ inline void store_word(std::uint32_t to, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
 }
+/// An element of 16 bits.
+__device__ inline std::uint16_t load_half(std::uint32_t from) {
+  std::uint16_t value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from) : "memory");
+  return value;
+}
+__device__ inline std::uint32_t load_word(std::uint32_t from) {
+  std::uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
 
 // ---- registers ----
 template <int count>

@@ -140,6 +140,10 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
   const PlanCheck check(device, conv);
   const cudaDeviceProp properties = device_properties();
   const Conv2dProblem problem = problem_of(conv);
+  Conv2dProblem padded = problem;
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(conv.dtype));
+  padded.c = round_up(problem.c, vector);
+  padded.k = round_up(problem.k, vector);
   for (const int pixels : {64, 96, 112, 128, 160, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int schedule : {0, 1}) {
@@ -151,7 +155,7 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
                                               .schedule = schedule,
                                               .common_stages = common,
                                               .one_item = one_item};
-            if (!cuda::find_wgmma_geometry(problem, properties.multiProcessorCount,
+            if (!cuda::find_wgmma_geometry(padded, properties.multiProcessorCount,
                                            static_cast<int>(properties.sharedMemPerBlockOptin), forced))
               continue;
             check.run(*cuda::Wgmma::make(problem, properties, forced));
@@ -175,6 +179,20 @@ TEST_CASE("wgmma computes batches of fewer pixels than a tile, whose boxes are a
     }
     check_wgmma(device, nhwc({1, 72, 5, 5}, {136, 72, 3, 3}, dtype, math), {1, 2, 4, 8});
     check_wgmma(device, nhwc({2, 136, 3, 4}, {72, 136, 1, 1}, dtype, math), {1, 2});
+  }
+}
+
+TEST_CASE("wgmma stores outputs whose channels are no whole vectors, element by element or through a copy") {
+  if (!has_kernel("wgmma")) return;
+  const Device device = open("cuda:0?kernel=wgmma");
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    const Math math = dtype == DType::f32 ? Math::tf32 : Math::strict;
+    for (const std::int64_t k : {1, 5, 19, 63, 70, 150}) {
+      check_wgmma(device, nhwc({2, 136, 9, 11}, {k, 136, 1, 1}, dtype, math), {1});
+    }
+    check_wgmma(device, nhwc({3, 35, 7, 9}, {21, 35, 3, 3}, dtype, math), {1});
+    const Plan plan = device.plan(nhwc({2, 136, 9, 11}, {19, 136, 1, 1}, dtype, math));
+    CHECK(contains(plan.explain(), "element by element"));
   }
 }
 
