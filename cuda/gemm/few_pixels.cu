@@ -170,6 +170,8 @@ double seconds_of(const Conv2dProblem& p, int share_bits, const cudaDeviceProp& 
   constexpr double kLaunch = 0.81e-6, kStep = 0.32e-6, kPiece = 0.045e-6, kWave = 0.21e-6, kRequest = 0.3e-9;
   constexpr double kWeightBytes = 11e12, kPixelBytes = 5.8e12, kOverlap = 1.1;  // bytes a second
   constexpr double kShare = 0.1e-6, kOverlapOfShares = 0.85;  // to add up the warps' sums; by 20 layers
+  // Cycles of a multiprocessor for a warp's load of less than 16 bytes a lane; by 46 layers.
+  constexpr double kHertz = 1.755e9, kNarrowLoad = 15, kNarrowestLoad = 40;
   constexpr std::int64_t kLineBytes = 128;
   const int compiled = compiled_pixels(pixels_of(p));
   const std::int64_t row = p.c * element_bytes(p);
@@ -181,7 +183,10 @@ double seconds_of(const Conv2dProblem& p, int share_bits, const cudaDeviceProp& 
   const double moving = static_cast<double>(p.k * row) * (1 / kWeightBytes + compiled / kPixelBytes);
   const auto waves = static_cast<double>(ceil_div(ceil_div(p.k, kWarps >> share_bits), device.multiProcessorCount));
   const double sum = std::pow(crowding, kOverlap) + std::pow(latency, kOverlap) + std::pow(moving, kOverlap);
-  const double alone = std::pow(sum, 1 / kOverlap);
+  const int bytes = load_bytes_of(p);
+  const double cycles = bytes == kVectorBytes ? 0 : bytes == 2 ? kNarrowestLoad : kNarrowLoad;
+  const double loads = static_cast<double>(p.k * ceil_div(row, std::int64_t{32} * kVectorBytes)) * pieces;
+  const double alone = std::pow(sum, 1 / kOverlap) + cycles * loads / device.multiProcessorCount / kHertz;
   return kLaunch + kWave * waves + (share_bits > 0 ? kShare + kOverlapOfShares * alone : alone);
 }
 

@@ -22,29 +22,45 @@ struct MmaCosts {
   double piece;            // of a pixel that is copied in pieces, of all blocks
   double piece_of_thread;  // the same in one thread
 };
-// Fitted to every tile of 314 layers with wgmma's times fixed, so that the kernel of the least time is picked. Fitted
-// to half of them, the picks on 49 others with narrow pixels took 1.012 of the best (before 1.073).
-constexpr MmaCosts kCosts16{.launch = 1.1e-6,
-                            .memory_bytes = 3.0e12,
-                            .run_bytes = 4.2e12,
-                            .output = 0.193,
-                            .narrow_store = 0.158,
-                            .piece = 0.048,
-                            .piece_of_thread = 39.4};
-constexpr MmaCosts kCosts32{.launch = 1.32e-6,
-                            .memory_bytes = 5.0e12,
+// With seconds_of() fitted to every tile of 844 layers (of networks and random) beside the other kernels' times, so
+// that the kernel of the least time is picked: those picks take 1.030 of the best one's time (before 1.035), those of
+// 264 others 1.021 (1.022).
+constexpr MmaCosts kCosts16{.launch = 1.018e-6,
+                            .memory_bytes = 4.04e12,
+                            .run_bytes = 4.96e12,
+                            .output = 0.202,
+                            .narrow_store = 0.138,
+                            .piece = 0.0667,
+                            .piece_of_thread = 30.5};
+constexpr MmaCosts kCosts32{.launch = 1.037e-6,
+                            .memory_bytes = 4.74e12,
                             .run_bytes = 4.5e12,
-                            .output = 0.138,
-                            .narrow_store = 0.037,
-                            .piece = 0.152,
-                            .piece_of_thread = 43.8};
+                            .output = 0.183,
+                            .narrow_store = 0.0385,
+                            .piece = 0.101,
+                            .piece_of_thread = 47};
+
+/// Cycles of a multiprocessor to load a step of a block: of its own, of a row and of a column.
+struct LoadCosts {
+  double step, row, column;
+};
+constexpr LoadCosts kOneTap{.step = 0, .row = 2.93, .column = 3.21};
+constexpr LoadCosts kWindow{.step = 0, .row = 3.7, .column = 2.88};
+/// Of windows whose pixels have less than a step's 64 bytes, in whole 16 bytes: a step has several taps.
+constexpr LoadCosts kSeveralTaps{.step = 204, .row = 4.42, .column = 0.946};
+
+const LoadCosts& load_costs(const ImplicitGemm& g, int element, bool in_pieces) {
+  if (g.taps == 1) return kOneTap;
+  return g.padded_c * element < 64 && !in_pieces ? kSeveralTaps : kWindow;
+}
+
 /// Splits that no cluster shares are added up by a second kernel: its launch in seconds, its bytes a second. GPUs
 /// without clusters were not measured.
 constexpr double kSumLaunch = 4e-6, kSumBytes = 2e12;
 
 /// Pieces that a step's pixels are copied in where their channels are no whole 16 bytes: 4 vectors a row.
 double narrow_pieces(const Conv2dProblem& p, int rows) {
-  constexpr double kOfSingles = 14.2;  // of a vector of single 16-bit elements, which are shifted in registers
+  constexpr double kOfSingles = 11.6;  // of a vector of single 16-bit elements, which are shifted in registers
   const std::int64_t element = static_cast<std::int64_t>(size_of(p.dtype));
   const std::int64_t copy =
       std::min<std::int64_t>(16, std::gcd(std::gcd(p.c, p.group_c()), std::int64_t{16}) * element);
@@ -57,18 +73,14 @@ double narrow_pieces(const Conv2dProblem& p, int rows) {
 double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandidate& c, int splits, bool cluster,
                   const cudaDeviceProp& device) {
   constexpr double kHertz = 1.755e9;
-  constexpr double kLoadBytes = 17.3;                  // from L2 to a multiprocessor, in a cycle
-  constexpr double kRunBytes = 60;                     // the same of pixels that are one run of bytes (whole_pixels.cu)
-  constexpr double kStep = 222, kStepOfOutput = 15.9;  // latency of a step, and of each output of a thread in it
-  constexpr double kEpilogue = 395, kStoreOfThread = 5.16;
-  constexpr double kOverlap = 1.33;  // of computing and moving: 1 would be their sum, infinity the longer one
-  // The least from one block of a multiprocessor to the next. Fitted to half of 395 layers, whose picks then take 1.045
-  // instead of 1.048 of the best tile's time, the other half's 1.035 instead of 1.040.
-  constexpr double kBlock = 1200;
-  // To add up a cluster's sums: of a wave, and of each output of a block. By every tile of 300 layers: with
-  // clusters_at_once() picks take 1.036 of the best tile's time instead of 1.061. Chosen among 20 pairs in view of
-  // these layers, with each of which they take at most 1.045.
-  constexpr double kExchange = 1200, kExchangeOfOutput = 0.15;
+  constexpr double kRunBytes = 60;               // in a cycle, of pixels that are one run of bytes (whole_pixels.cu)
+  constexpr double kStep = 252, kRunStep = 190;  // latency of a step
+  constexpr double kStepOfOutput = 15.5;         // of each output of a thread in it
+  constexpr double kEpilogue = 420, kStoreOfThread = 5.31;
+  constexpr double kOverlap = 1.41;  // of computing and moving: 1 would be their sum, infinity the longer one
+  constexpr double kBlock = 1126;    // the least from one block of a multiprocessor to the next
+  // To add up a cluster's sums: of a wave, and of each output of a block.
+  constexpr double kExchange = 1200, kExchangeOfOutput = 0.12;
   const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
   const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
@@ -84,9 +96,12 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const bool run = splits == 1 && takes_whole_pixels(p, g, c.rows, c.columns, device);
   const double pieces = run ? 0 : narrow_pieces(p, c.rows);
   const double products = 64.0 / element * outputs / (fma * c.rate);
-  const double loads = 64.0 * (c.rows + c.columns) / (run ? kRunBytes : kLoadBytes);
+  const LoadCosts& load = load_costs(g, element, pieces > 0);
+  const double loads =
+      run ? 64.0 * (c.rows + c.columns) / kRunBytes : load.step + load.row * c.rows + load.column * c.columns;
   const double busy = at_once * (std::max(products, loads) + costs.piece * pieces);
-  const double latency = kStep + kStepOfOutput * outputs_of_thread + costs.piece_of_thread * pieces / c.threads();
+  const double latency =
+      (run ? kRunStep : kStep) + kStepOfOutput * outputs_of_thread + costs.piece_of_thread * pieces / c.threads();
   // A tile with all channels stores them as one line.
   const int store = std::gcd(g.columns * element, 16);
   const double stores = store == 16 || (g.groups == 1 && g.columns <= c.columns && !g.pooled) ? 1 : 16.0 / store;

@@ -121,10 +121,10 @@ double copy_seconds(std::int64_t rows, std::int64_t count, std::int64_t padded, 
   return kLaunch + bytes * ((1 - beyond) / kInL2 + beyond / kBeyond);
 }
 
-/// Estimated time of outputs that threads store one by one, beyond that of tensor copies. Cycles of a chunk, and of a
-/// thread's word. Not fitted.
+/// Estimated time of outputs that threads store one by one, beyond that of tensor copies: cycles of a chunk, and of a
+/// thread's word. By 1117 tiles of odd channels.
 double word_seconds(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  constexpr double kHertz = 1.76e9, kChunk = 60, kWord = 25;
+  constexpr double kHertz = 1.76e9, kChunk = 60, kWord = 66;
   const std::int64_t outputs = kWgmmaChunk * std::min<std::int64_t>(kWgmmaChannels, p.k);
   const auto words = static_cast<double>(ceil_div(outputs, std::int64_t{wgmma::kWarpgroup}));
   return static_cast<double>(ceil_div(g.tile.pixels, kWgmmaChunk)) * (kChunk + kWord * words) / kHertz;
@@ -133,18 +133,15 @@ double word_seconds(const Conv2dProblem& p, const WgmmaGeometry& g) {
 /// Estimated, with the copies that it needs.
 double seconds_with(const Conv2dProblem& problem, const Conv2dProblem& padded, const WgmmaGeometry& geometry,
                     const Copies& copies) {
-  // The constants of estimate.cpp are fitted to an H200 in graphs, every tile, f16, bf16 and tf32, batch 32 and 1.
-  // Filters of several taps: the named suites and half of 404 other layers; on the other half the tile that is picked
-  // took 1.021 times as long as the best (geometric mean), at most 1.13 times. 1x1 filters: 221 layers, 80 of them the
-  // suites'; on 259 others the picks took 1.029, at most 1.30 times. tf32 keeps constants of an earlier fit there,
-  // which picked better. kLaunch and kHertz were fitted earlier.
+  // With the constants of estimate.cpp, fitted to an H200 in graphs: every kind of tile, f16, bf16 and tf32, batch 1 to
+  // 256.
   constexpr double kLaunch = 0.99e-6, kHertz = 1.76e9;
   const auto element = static_cast<double>(size_of(problem.dtype));
   double seconds = kLaunch + geometry.cycles / kHertz;
   if (geometry.steps.parts > 1) {
     // Fitted to half of 247 layers, beside register_tile's times; on the other half the kernel that is picked takes
     // 1.007 of the faster one.
-    const auto [cut, share] = geometry.steps.parts == 2 ? std::pair{2.5e-6, 0.95} : std::pair{1e-6, 1.15};
+    const auto [cut, share] = geometry.steps.parts == 2 ? std::pair{2.5e-6, 0.91} : std::pair{1e-6, 1.1};
     constexpr double kCutBytesPerSecond = 4e12, kPartBytes = 2;
     const double parts = kPartBytes * geometry.steps.parts * static_cast<double>(round_up(problem.c, kPartChannels));
     const auto pixels = static_cast<double>(problem.n * problem.h * problem.w);
