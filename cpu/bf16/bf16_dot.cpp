@@ -101,21 +101,23 @@ constexpr std::int64_t kStreamAhead = 2 * kWeightBlock;
 
 /// One position times the weights of one block and tap, which are read in memory order: a vector times a matrix waits
 /// for its weights, and hardware prefetchers follow one stream further ahead than two. Several sums for each vector
-/// hide the product's latency.
+/// hide the product's latency. `prefetches`: in software too, which delays those of a Zen 4.
 template <class Lanes, int kVectors>
 GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_one(typename Lanes::Sums (&acc)[1][kVectors],
                                                                   const std::uint16_t* a, int pairs,
-                                                                  const std::uint16_t* weights) {
+                                                                  const std::uint16_t* weights, bool prefetches) {
   constexpr int kSums = 4;
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v, weights += kWeightBlock / 2) {
     typename Lanes::Sums sums[kSums] = {acc[0][v], Lanes::zero(), Lanes::zero(), Lanes::zero()};
     int pair = 0;
     for (; pair + kSums <= pairs; pair += kSums) {
-      __builtin_prefetch(weights + pair * kLanes + kStreamAhead);
-      __builtin_prefetch(weights + pair * kLanes + kStreamAhead + kLanes);
-      __builtin_prefetch(weights + pair * kLanes + kStreamAhead + 2 * kLanes);
-      __builtin_prefetch(weights + pair * kLanes + kStreamAhead + 3 * kLanes);
+      if (prefetches) {
+        __builtin_prefetch(weights + pair * kLanes + kStreamAhead);
+        __builtin_prefetch(weights + pair * kLanes + kStreamAhead + kLanes);
+        __builtin_prefetch(weights + pair * kLanes + kStreamAhead + 2 * kLanes);
+        __builtin_prefetch(weights + pair * kLanes + kStreamAhead + 3 * kLanes);
+      }
 #pragma GCC unroll 4
       for (int i = 0; i < kSums; ++i) {
         sums[i] = Lanes::dot(sums[i], pair_at(a + 2 * (pair + i)), Lanes::weights(weights + (pair + i) * kLanes));
@@ -253,6 +255,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
   const int last_pairs = tile.blocks.last_pairs;
   // L1 keeps a few blocks of one vector's weights. Loads are what limits such a tile, and prefetches are loads.
   const bool prefetches = Lanes::kPrefetches && (kVectors > 1 || blocks * tile.taps.count > kBlocksInL1);
+  [[maybe_unused]] const bool streams_prefetch = kPositions == 1 && !splits_512_bits();
   for (std::int64_t block = 0; block < blocks; ++block) {
     const bool single = kSingle && tile.blocks.last_is_single && block + 1 == blocks;
     std::int64_t column = 0;
@@ -262,7 +265,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
       const std::uint16_t* a = input + block * in.a_block + in.tap_offsets[tap];
       const std::uint16_t* weights = b;
       if constexpr (kPositions == 1 && !kSingle) {
-        dot_one<Lanes, kVectors>(acc, a, pairs, weights);
+        dot_one<Lanes, kVectors>(acc, a, pairs, weights, streams_prefetch);
         continue;
       }
       if constexpr (kRuns > 1 || kBorder != Border::none || kStride == 0) {

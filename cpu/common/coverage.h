@@ -63,6 +63,7 @@ enum class Path {
   few_outputs,
   pointwise_in_place,
   pointwise_narrow,
+  pointwise_runs_of_panels,
   pointwise_held_weights,
   pointwise_staged,
   pointwise_panels_outside,

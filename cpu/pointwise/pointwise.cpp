@@ -111,6 +111,7 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
                          .non_temporal = b.non_temporal && reinterpret_cast<std::uintptr_t>(y) % vector_bytes == 0};
   note_path(b.holds_weights    ? Path::pointwise_held_weights
             : b.runs_of_tiles  ? Path::pointwise_narrow
+            : b.run_pixels > 0 ? Path::pointwise_runs_of_panels
             : !b.copies_input  ? Path::pointwise_in_place
             : b.widens_tiles   ? Path::widened_pointwise
             : b.panels_outside ? Path::pointwise_panels_outside

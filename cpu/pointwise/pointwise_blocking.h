@@ -37,7 +37,9 @@ struct PointwiseBlocking {
   bool prefetches_widened;  // a tile prefetches the pixels that are widened next
   bool panels_outside;      // panels are the outer loop, tiles of a band the inner one; else a band is one tile
   bool runs_of_tiles;       // in place, of one panel of few vectors: tiles follow one another in one call
-  bool holds_weights;       // they keep weights in registers
+  std::int64_t run_pixels;  // in place, of several panels: pixels whose tiles follow one another in one call, for one
+                            // panel after the other; 0: a tile takes all panels before the next tile does
+  bool holds_weights;       // tiles that follow one another keep weights in registers
   bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;
   std::int64_t strip_pixel;  // floats from pixel to pixel of a strip

@@ -15,7 +15,7 @@ constexpr double kStoredVector = 1;
 constexpr double kRow = 56;  // that is no run of pixels with the row before
 // A vector of pixels that are read for a single panel, on Xeons with AMX.
 constexpr double kReadOnce = 1.2;
-// Of a panel of at most one vector, whose tiles follow one another without prefetches: a tile, a vector of pixels that
+// Of a panel whose tiles follow one another without prefetches: a tile, a vector of pixels that
 // are read (on Xeons with AMX), and beside them products with held weights.
 constexpr double kTileOfRun = 15, kReadOnceOfRun = 0.4, kHeldProducts = 0.85;
 constexpr double kCopiedPixel = 17;
@@ -43,7 +43,7 @@ double pointwise_seconds(const Conv2dProblem& all, const Target& target, int thr
   const bool one_panel = p.k <= 2 * kernels.lanes && core_kind(kernels.lanes) == CoreKind::amx;
   const double read_line = b.runs_of_tiles ? kReadOnceOfRun : kReadOnce;
   const double read_once = one_panel ? static_cast<double>(ceil_div(p.c, std::int64_t{kernels.lanes})) * read_line : 0;
-  const double of_tile = b.runs_of_tiles ? kTileOfRun : kTile + runs * kRun;
+  const double of_tile = b.runs_of_tiles || b.run_pixels > 0 ? kTileOfRun : kTile + runs * kRun;
   const double held = b.holds_weights && core_kind(kernels.lanes) == CoreKind::amx ? kHeldProducts : 1;
   const double input = b.widens_tiles
                            ? (b.strip_pixel == p.c ? tiles : pixels) * kWidenedRun + pixels * runs * kWidenedVector

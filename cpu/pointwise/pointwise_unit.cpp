@@ -123,6 +123,7 @@ class Unit {
   }
 
   void compute_in_place() const {
+    if (b_.run_pixels > 0) return compute_panels_of_runs();
     std::array<Prepared, kMaxParts> prepared;
     const std::size_t parts = prepare(prepared, p_.stride_w * r_.pixel_inputs);
     if (b_.runs_of_tiles) return compute_narrow(prepared[0]);
@@ -144,6 +145,27 @@ class Unit {
     }
   }
 
+  /// Blocks of pixels that stay near for all panels, each of which takes the tiles of a row, or all, in one call or
+  /// two.
+  void compute_panels_of_runs() const {
+    for (std::int64_t block = first_; block < end_; block += b_.run_pixels) {
+      const std::int64_t block_end = std::min(end_, block + b_.run_pixels);
+      for_each_part([&](const Part& part) {
+        const PointwiseFunction* const run_of_tiles = r_.kernels.run_of_tiles[static_cast<std::size_t>(part.vectors)];
+        for (std::int64_t panel = 0; panel < part.panels; ++panel) {
+          PointwiseCall call = make_call(part, panel, 1);
+          call.in.pixel = p_.stride_w * r_.pixel_inputs;
+          call.out.y = static_cast<float*>(call.out.y) + (block - first_) * r_.pixel_outputs;
+          for (std::int64_t first = block; first < block_end;) {
+            const std::int64_t row_end = std::min(block_end, (first / b_.row_pixels + 1) * b_.row_pixels);
+            compute_runs(run_of_tiles, call, first, Tiles(row_end - first, b_.tile.pixels));
+            first = row_end;
+          }
+        }
+      });
+    }
+  }
+
   /// The unit's pixels, of which those of a row, or all, lie equally far apart.
   void compute_narrow(Prepared& prepared) const {
     for (std::int64_t first = first_; first < end_;) {
@@ -151,16 +173,17 @@ class Unit {
       if (b_.holds_weights) {
         compute_held(prepared, prepared.call, first, row_end - first);
       } else {
-        compute_runs(prepared, prepared.call, first, Tiles(row_end - first, b_.tile.pixels));
+        compute_runs(prepared.run_of_tiles, prepared.call, first, Tiles(row_end - first, b_.tile.pixels));
       }
       first = row_end;
     }
   }
   /// The tiles of `cut` from pixel `first` on, in one run for each of their two widths.
-  void compute_runs(const Prepared& prepared, PointwiseCall& call, std::int64_t first, const Tiles& cut) const {
+  void compute_runs(const PointwiseFunction* run_of_tiles, PointwiseCall& call, std::int64_t first,
+                    const Tiles& cut) const {
     for (std::int64_t tile = 0; tile < cut.count; tile += call.tiles) {
       call.tiles = tile < cut.wide_tiles ? cut.wide_tiles : cut.count - tile;
-      compute_run(prepared.run_of_tiles[cut.width(tile)], call, first + cut.begin(tile), cut.width(tile));
+      compute_run(run_of_tiles[cut.width(tile)], call, first + cut.begin(tile), cut.width(tile));
     }
   }
   void compute_run(PointwiseFunction run_of_tiles, PointwiseCall& call, std::int64_t first, std::int64_t width) const {

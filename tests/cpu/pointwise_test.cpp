@@ -90,6 +90,29 @@ TEST_CASE("pointwise: one panel of few vectors, in runs of tiles and with held w
   }
 }
 
+TEST_CASE("pointwise: several panels of few registers, block after block of pixels") {
+  std::mt19937 random(79);
+  for (const std::int64_t stride : {1, 2}) {
+    for (const std::int64_t k : {25, 56, 104}) {
+      // 128 KiB are 170 pixels of 192 channels: several blocks, the last one of part of a tile or of few rows.
+      Conv2dProblem p{.n = 2, .c = 192, .h = 13, .w = 61, .k = k, .bias = k == 56};
+      p.stride_h = p.stride_w = stride;
+      p.activation = k == 56 ? Activation::relu : Activation::none;
+      check_pointwise(sized(p, 0, 0), random, k == 25 ? 3 : 1);
+    }
+  }
+  Conv2dProblem p{.c = 192, .h = 20, .w = 30, .k = 64};
+  for (const Target* target : supported_targets()) {
+    const PointwiseKernels& kernels = pointwise_kernels(*target);
+    const bool few_registers = kernels.most_run_vectors >= kPanelVectors;
+    INFO(target->name);
+    CHECK((pointwise_blocking(sized(p, 0, 0), kernels, 1).run_pixels > 0) == few_registers);
+    Conv2dProblem strided = p;
+    strided.stride_h = strided.stride_w = 2;  // rows of 15 pixels
+    CHECK(pointwise_blocking(sized(strided, 0, 0), kernels, 1).run_pixels == 0);
+  }
+}
+
 TEST_CASE("pointwise: held weights in several passes over several blocks of pixels") {
   std::mt19937 random(28);
   std::uniform_real_distribution<float> value(-1, 1);
