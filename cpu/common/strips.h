@@ -38,7 +38,7 @@ struct AxisMap {
   }
 };
 
-/// The map that needs fewer positions for `outputs` outputs: a gather if the stride exceeds the kernel.
+/// The map that needs fewer positions: a gather if the stride exceeds the kernel, or few outputs have taps far apart.
 constexpr AxisMap smaller_axis_map(std::int64_t outputs, std::int64_t taps, std::int64_t stride,
                                    std::int64_t dilation) {
   const AxisMap span{stride, dilation, taps, stride, dilation, false};

@@ -480,7 +480,7 @@ TEST_CASE("bf16: 1x1 of two and three blocks of channels, of which the weights o
   }
 }
 
-TEST_CASE("bf16: windows of few channels, gathered whole into one and two blocks") {
+TEST_CASE("bf16: windows of one to seven channels, strided, dilated and padded, gathered into blocks of channels") {
   std::mt19937 random(36);
   for (const std::int64_t channels : {1, 2, 3, 4, 7}) {
     for (const std::int64_t size : {3, 5, 7}) {
