@@ -18,42 +18,70 @@ __device__ __forceinline__ float mean_of(const Between& rows, const Between& col
   return fmaf(below, rows.second_share, above * rows.first_share);
 }
 
-/// gable's between() in 32-bit numbers, whose products must fit.
-__device__ __forceinline__ Between between_32(std::uint32_t at, std::uint32_t size, std::uint32_t scale,
-                                              bool align_corners) {
-  const std::uint32_t parts = align_corners ? size * scale - 1 : 2 * scale;
-  const std::uint32_t place = align_corners ? at * (size - 1) : 2 * at + 1 <= scale ? 0 : 2 * at + 1 - scale;
-  if (place == 0 || size == 1) return {};
-  const std::uint32_t first = place / parts, rest = place % parts;
-  if (rest == 0 || first + 1 >= size) return {first, first};
-  const float whole = static_cast<float>(parts);
-  return {first, first + 1, __fdiv_rn(static_cast<float>(parts - rest), whole),
-          __fdiv_rn(static_cast<float>(rest), whole)};
+/// Rows or columns. Numbers of 32 bits go without divisions: positions are below 2^31, and pixels, of which the input
+/// then has at most 2^16 a row, come out right but for one by the reciprocal.
+template <typename Index>
+struct Axis {
+  Index size, scale, parts;  // parts: of a pixel of the input, in which positions are counted
+  float reciprocal;          // of parts
+
+  __device__ __forceinline__ Between between(Index at, bool align_corners) const {
+    if constexpr (sizeof(Index) > 4) {
+      return gable::between(static_cast<std::int64_t>(at), static_cast<std::int64_t>(size),
+                            static_cast<std::int64_t>(scale), align_corners);
+    } else {
+      const Index place = align_corners ? at * (size - 1) : 2 * at + 1 <= scale ? 0 : 2 * at + 1 - scale;
+      if (place == 0 || size == 1) return {};
+      Index first = static_cast<Index>(static_cast<float>(place) * reciprocal);
+      Index rest = place - first * parts;
+      if (first * parts > place) {
+        --first;
+        rest += parts;
+      } else if (rest >= parts) {
+        ++first;
+        rest -= parts;
+      }
+      if (rest == 0 || first + 1 >= size) return {first, first};
+      return {first, first + 1, static_cast<float>(parts - rest) * reciprocal, static_cast<float>(rest) * reciprocal};
+    }
+  }
+};
+
+template <typename Index>
+Axis<Index> axis_of(std::int64_t size, std::int64_t scale, bool align_corners) {
+  const std::int64_t parts = align_corners ? size * scale - 1 : 2 * scale;
+  return {static_cast<Index>(size), static_cast<Index>(scale), static_cast<Index>(parts),
+          parts > 0 ? 1.0f / static_cast<float>(parts) : 0.0f};
 }
 
 template <typename Index>
-__device__ __forceinline__ Between between_of(Index at, std::int64_t size, std::int64_t scale, bool align_corners) {
-  if constexpr (sizeof(Index) == 4) {
-    return between_32(at, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(scale), align_corners);
-  }
-  return between(static_cast<std::int64_t>(at), size, scale, align_corners);
+struct Images {
+  Index images, channels;
+  Axis<Index> down, across;
+  bool align_corners;
+};
+
+template <typename Index>
+Images<Index> images_of(const BilinearProblem& p) {
+  return {static_cast<Index>(p.images), static_cast<Index>(p.channels),
+          axis_of<Index>(p.rows, p.scale_h, p.align_corners), axis_of<Index>(p.pixels, p.scale_w, p.align_corners),
+          p.align_corners};
 }
 
 /// Pixels of whole words: their channels.
 template <typename T, typename Index>
-__global__ __launch_bounds__(kWordThreads) void bilinear_words_kernel(BilinearProblem p, const T* x, T* y) {
+__global__ __launch_bounds__(kWordThreads) void bilinear_words_kernel(Images<Index> p, const uint4* x, uint4* y) {
   using Elements = Several<T, uint4>;
-  const Index width = static_cast<Index>(p.channels / Elements::kCount);  // words of a pixel
-  const Index columns = static_cast<Index>(p.pixels * p.scale_w), rows = static_cast<Index>(p.rows * p.scale_h);
-  const Index count = static_cast<Index>(p.images) * rows * columns * width;
-  const auto* words = reinterpret_cast<const uint4*>(x);
+  const Index width = p.channels / Elements::kCount;  // words of a pixel
+  const Index columns = p.across.size * p.across.scale, rows = p.down.size * p.down.scale;
+  const Index count = p.images * rows * columns * width;
   for (Index i = first_index<Index>(); i < count; i += index_step<Index>()) {
     const Index pixel = i / width, channel = i % width, row = pixel / columns;
-    const Between across = between_of<Index>(pixel % columns, p.pixels, p.scale_w, p.align_corners);
-    const Between down = between_of<Index>(row % rows, p.rows, p.scale_h, p.align_corners);
-    const std::int64_t image = static_cast<std::int64_t>(row / rows) * p.rows;
+    const Between across = p.across.between(pixel % columns, p.align_corners);
+    const Between down = p.down.between(row % rows, p.align_corners);
+    const Index image = row / rows * p.down.size;
     const auto word_at = [&](std::int64_t r, std::int64_t c) {
-      return words[((image + r) * p.pixels + c) * static_cast<std::int64_t>(width) + channel];
+      return x[((image + static_cast<Index>(r)) * p.across.size + static_cast<Index>(c)) * width + channel];
     };
     Elements a, b, c, d;
     a.word = word_at(down.first, across.first);
@@ -65,31 +93,36 @@ __global__ __launch_bounds__(kWordThreads) void bilinear_words_kernel(BilinearPr
       a.elements[j] = from_f32<T>(mean_of(down, across, to_f32(a.elements[j]), to_f32(b.elements[j]),
                                           to_f32(c.elements[j]), to_f32(d.elements[j])));
     }
-    reinterpret_cast<uint4*>(y)[i] = a.word;
+    y[i] = a.word;
   }
 }
 
 /// A word of a row of output, which holds elements of one or several pixels.
 template <typename T, typename Word, typename Index>
-__global__ __launch_bounds__(kWordThreads) void bilinear_elements_kernel(BilinearProblem p, const T* x, Word* y) {
+__global__ __launch_bounds__(kWordThreads) void bilinear_elements_kernel(Images<Index> p, const T* x, Word* y) {
   using Elements = Several<T, Word>;
-  const Index channels = static_cast<Index>(p.channels), rows = static_cast<Index>(p.rows * p.scale_h);
-  const Index width = static_cast<Index>(p.pixels * p.scale_w * p.channels / Elements::kCount);  // words of a row
-  const Index count = static_cast<Index>(p.images) * rows * width;
+  const Index rows = p.down.size * p.down.scale, row_elements = p.across.size * p.channels;  // of the input
+  const Index width = row_elements * p.across.scale / Elements::kCount;                      // words of output
+  const Index count = p.images * rows * width;
   for (Index i = first_index<Index>(); i < count; i += index_step<Index>()) {
     const Index row = i / width, first = i % width * Elements::kCount;
-    const Between down = between_of<Index>(row % rows, p.rows, p.scale_h, p.align_corners);
-    const std::int64_t image = static_cast<std::int64_t>(row / rows) * p.rows;
-    const T* const upper = x + (image + down.first) * p.pixels * p.channels;
-    const T* const lower = x + (image + down.second) * p.pixels * p.channels;
+    const Between down = p.down.between(row % rows, p.align_corners);
+    const Index image = row / rows * p.down.size;
+    const T* const upper = x + (image + static_cast<Index>(down.first)) * row_elements;
+    const T* const lower = x + (image + static_cast<Index>(down.second)) * row_elements;
+    Index pixel = first / p.channels, channel = first % p.channels;
     Elements out;
 #pragma unroll
     for (int j = 0; j < Elements::kCount; ++j) {
-      const Index pixel = (first + j) / channels, channel = (first + j) % channels;
-      const Between across = between_of<Index>(pixel, p.pixels, p.scale_w, p.align_corners);
-      const std::int64_t left = across.first * p.channels + channel, right = across.second * p.channels + channel;
+      const Between across = p.across.between(pixel, p.align_corners);
+      const Index left = static_cast<Index>(across.first) * p.channels + channel;
+      const Index right = static_cast<Index>(across.second) * p.channels + channel;
       out.elements[j] = from_f32<T>(
           mean_of(down, across, to_f32(upper[left]), to_f32(upper[right]), to_f32(lower[left]), to_f32(lower[right])));
+      if (++channel == p.channels) {
+        channel = 0;
+        ++pixel;
+      }
     }
     y[i] = out.word;
   }
@@ -109,15 +142,17 @@ void bilinear_as(const BilinearProblem& p, const void* x, void* y, cudaStream_t 
   const auto* from = static_cast<const T*>(x);
   const bool aligned = (address(x) | address(y)) % 16 == 0;
   if (aligned && p.channels * sizeof(T) % 16 == 0) {
-    bilinear_words_kernel<T, Index><<<blocks_for(words), kWordThreads, 0, stream>>>(p, from, static_cast<T*>(y));
+    bilinear_words_kernel<T, Index><<<blocks_for(words), kWordThreads, 0, stream>>>(
+        images_of<Index>(p), static_cast<const uint4*>(x), static_cast<uint4*>(y));
     return note_path(Path::bilinear_vectors);
   }
   if (aligned && row_bytes % 16 == 0) {
     bilinear_elements_kernel<T, uint4, Index>
-        <<<blocks_for(words), kWordThreads, 0, stream>>>(p, from, static_cast<uint4*>(y));
+        <<<blocks_for(words), kWordThreads, 0, stream>>>(images_of<Index>(p), from, static_cast<uint4*>(y));
   } else {
     const std::int64_t count = p.images * p.rows * p.scale_h * row_bytes / static_cast<std::int64_t>(sizeof(T));
-    bilinear_elements_kernel<T, T, Index><<<blocks_for(count), kWordThreads, 0, stream>>>(p, from, static_cast<T*>(y));
+    bilinear_elements_kernel<T, T, Index>
+        <<<blocks_for(count), kWordThreads, 0, stream>>>(images_of<Index>(p), from, static_cast<T*>(y));
   }
   note_path(Path::bilinear_elements);
 }
