@@ -13,7 +13,6 @@
 namespace gable::cuda {
 namespace {
 
-constexpr std::int64_t kMaxChannels = 8;
 constexpr std::int64_t kMaxBlocks = 65535;  // of a grid's second and third dimension
 constexpr std::int64_t kMaxElements = 0x7fffffff;
 
@@ -86,9 +85,10 @@ bool pools(const Conv2dProblem& p) { return p.pool.is_2x2(); }
 
 }  // namespace
 
-std::string halo_tile_refusal(const Conv2dProblem& p) {
-  if (p.c / p.groups > kMaxChannels) {
-    return std::to_string(p.c / p.groups) + " input channels a group; it takes at most " + std::to_string(kMaxChannels);
+std::string halo_tile_refusal(const Conv2dProblem& p, std::int64_t most_channels) {
+  if (p.c / p.groups > most_channels) {
+    return std::to_string(p.c / p.groups) + " input channels a group; it takes at most " +
+           std::to_string(most_channels);
   }
   if (!p.pool.none() && !pools(p)) {
     return "max-pool " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
@@ -98,7 +98,7 @@ std::string halo_tile_refusal(const Conv2dProblem& p) {
     return std::to_string(p.groups) + " groups of " + std::to_string(p.k / p.groups) + " output channels, " +
            std::to_string(p.n * p.ho) + " rows; it takes at most 65535 of the former and 2^31 - 1 rows";
   }
-  const std::int64_t largest = std::max({p.c * p.h * p.w, p.k * p.ho * p.wo, p.k * p.r * p.s * kMaxChannels});
+  const std::int64_t largest = std::max({p.c * p.h * p.w, p.k * p.ho * p.wo, p.k * p.r * p.s * most_channels});
   if (largest > kMaxElements) {
     return std::to_string(largest) + " elements an image or of weights; it indexes less than 2^31";
   }

@@ -51,7 +51,7 @@ struct HaloCut {
 /// The input tile in shared memory, in the kernel's own order and unit.
 struct HaloShared {
   int in_columns;           // of the input tile
-  int pitch, plane, image;  // from row to row, channel to channel, image to image
+  int pitch, plane, image;  // from row to row, channel to channel (or phase to phase), image to image
 };
 
 /// Divisors that a thread finds its place by.
@@ -63,8 +63,10 @@ struct HaloDivisors {
 
 /// How a row is loaded.
 struct HaloLine {
-  int vector, lanes;  // elements of an access, and lanes of a warp that take one row
-  Divisor pairs;      // where pixels are loaded in pairs: of the pairs of columns in a row
+  int vector, lanes;           // elements of an access, and lanes of a warp that take one row
+  Divisor pairs;               // where pixels are loaded in pairs: of the pairs of columns in a row
+  Divisor units, pixel_units;  // where they are loaded in units: of a row, of a pixel
+  Divisor stride;              // where columns lie by their phases
 };
 
 /// What both kernels take. halo_tile() sets what follows from the problem, cut_rows() `cut`, the kernel the rest.
@@ -117,7 +119,7 @@ bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device);
 /// Bytes of the input and the output.
 double halo_bytes(const HaloTile& tile);
 
-/// Why neither kernel can run the problem; empty if one might.
-std::string halo_tile_refusal(const Conv2dProblem& problem);
+/// Why a kernel for so many input channels a group can't run the problem; empty if it might.
+std::string halo_tile_refusal(const Conv2dProblem& problem, std::int64_t most_channels);
 
 }  // namespace gable::cuda

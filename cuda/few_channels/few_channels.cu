@@ -126,7 +126,7 @@ void Plan::run(const void* x, const void* packed, const float* bias, void* y, vo
 }  // namespace few_channels
 
 std::string FewChannels::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  const std::string refusal = halo_tile_refusal(p);
+  const std::string refusal = halo_tile_refusal(p, few_channels::kMaxChannels);
   if (!refusal.empty()) return refusal;
   const std::size_t bytes = few_channels::least_shared_bytes(p, few_channels::choose_variant(p));
   if (bytes <= device.sharedMemPerBlockOptin) return "";

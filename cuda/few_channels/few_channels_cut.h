@@ -19,7 +19,8 @@ struct Variant {
 /// All that are compiled.
 std::span<const Variant> variants();
 
-constexpr int kWindowSlack = 16;  // a row is read in whole vectors, up to this many floats past its end
+constexpr std::int64_t kMaxChannels = 8;  // of the input, a group
+constexpr int kWindowSlack = 16;          // a row is read in whole vectors, up to this many floats past its end
 
 constexpr int pad_to(int value, int unit) { return (value + unit - 1) / unit * unit; }
 

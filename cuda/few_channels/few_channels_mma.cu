@@ -18,7 +18,7 @@ __global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, u
   const int steps = steps_of(t);
   const std::int64_t registers = static_cast<std::int64_t>(t.extents.groups) * chunks * steps * tiles * 64;
   constexpr int in_register = 4 / static_cast<int>(sizeof(T));
-  const int units_of_pixel = pixel_bytes(t) / kUnit;
+  const int steps_of_unit = unit_bytes(t) / 8, channels_of_unit = unit_bytes(t) / static_cast<int>(sizeof(T));
   for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < registers; i += gridDim.x * blockDim.x) {
     // [group][chunk][step][pair of tiles, or tile][lane][tile of the pair][half of the unit]
     const int in_vector = tiles % 2 == 0 ? 4 : 2;
@@ -34,14 +34,15 @@ __global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, u
     const int group = static_cast<int>(rest / chunks);
     const int column = lane / 4;  // of the tile
     const int out = chunk * tiles * 8 + column / 2 * (2 * tiles) + 2 * tile + column % 2;
-    const int unit = step * kUnitsOfStep + lane % 4;
-    const int tap = unit / units_of_pixel;
+    const int unit = step / steps_of_unit * kUnitsOfGroup + lane % 4;
+    const int tap = unit / units_of_pixel(t);
+    const int channel = unit % units_of_pixel(t) * channels_of_unit + (step % steps_of_unit * 2 + half) * in_register;
     union {
       unsigned bits;
       T of[in_register];
     } value;
     for (int e = 0; e < in_register; ++e) {
-      const int in = unit % units_of_pixel * (2 * in_register) + half * in_register + e;
+      const int in = channel + e;
       const bool there = out < t.extents.k && in < t.extents.c && tap < t.window.kernel_h * t.window.kernel_w;
       value.of[e] =
           there ? as_operand(weights[(group * t.extents.k + out) * strides.out + in * strides.in +
@@ -52,22 +53,18 @@ __global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, u
   }
 }
 
-template <typename T, int tiles, int rows, int threads, int blocks>
-constexpr Variant variant(DType type) {
-  return {type, tiles, rows, threads, few_channels_mma_kernel<T, tiles, rows, threads, blocks>};
-}
-
 template <typename T, DType type>
 constexpr Variant kVariants[] = {
-    variant<T, 1, 4, 256, 4>(type),
-    variant<T, 2, 4, 256, 3>(type),
-    variant<T, 4, 2, 256, 3>(type),
-    variant<T, 8, 2, 256, 2>(type),
+    variant<T, uint2, 1, 4, 256, 4>(type, Path::few_channels_mma_8_channels),
+    variant<T, uint2, 2, 4, 256, 3>(type, Path::few_channels_mma_16_channels),
+    variant<T, uint2, 4, 2, 256, 3>(type, Path::few_channels_mma_32_channels),
+    variant<T, uint2, 8, 2, 256, 2>(type, Path::few_channels_mma_64_channels),
 };
 
 }  // namespace
 
-std::span<const Variant> variants(DType type) {
+std::span<const Variant> variants(DType type, bool wide) {
+  if (wide) return wide_variants(type);
   switch (type) {
     case DType::f32:
       return kVariants<float, DType::f32>;
@@ -106,11 +103,14 @@ Plan::Plan(const Conv2dProblem& problem, const cudaDeviceProp& device) : problem
   overlaps_ = may_overlap(choice_, device);
 }
 
-Path path_of(const Variant& v) {
-  return v.tiles == 8   ? Path::few_channels_mma_64_channels
-         : v.tiles == 4 ? Path::few_channels_mma_32_channels
-         : v.tiles == 2 ? Path::few_channels_mma_16_channels
-                        : Path::few_channels_mma_8_channels;
+Path load_path(const HaloTile& t) {
+  if (!is_wide(t))
+    return pair_order(t) == PairOrder::elements ? Path::few_channels_mma_pixels : Path::few_channels_mma_pairs;
+  const int access = unit_access(t);
+  return access == 16  ? Path::few_channels_mma_vectors
+         : access == 8 ? Path::few_channels_mma_pieces_8
+         : access == 4 ? Path::few_channels_mma_pieces_4
+                       : Path::few_channels_mma_pieces_2;
 }
 
 Path store_path(const HaloTile& t, const Variant& v) {
@@ -159,8 +159,8 @@ void Plan::run(const void* x, const void* packed, const float* bias, void* y, vo
   t.tensors = {x, packed, bias, y};
   launch(variant_->kernel,
          {tile_grid(t, choice_.blocks), choice_.threads, static_cast<int>(choice_.shared_bytes), overlaps_}, stream, t);
-  note_path(path_of(*variant_));
-  note_path(pair_order(t) == PairOrder::elements ? Path::few_channels_mma_pixels : Path::few_channels_mma_pairs);
+  note_path(variant_->path);
+  note_path(load_path(t));
   note_path(store_path(t, *variant_));
 }
 
@@ -171,9 +171,12 @@ std::string FewChannelsMmaKernel::refusal(const Conv2dProblem& p, const cudaDevi
   if (device.major < 8) return "sm_" + std::to_string(10 * device.major + device.minor) + ": it needs sm_80";
   const bool has_math = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
   if (!has_math) return std::string(name_of(p.dtype)) + " in this math: it multiplies f16, bf16, and f32 as tf32";
-  const std::string refusal = halo_tile_refusal(p);
+  const std::string refusal = halo_tile_refusal(p, few_channels_mma::kMaxChannels);
   if (!refusal.empty()) return refusal;
-  if (p.group_c() < 2) return std::to_string(p.group_c()) + " input channel a group; it takes 2 to 8";
+  if (p.group_c() < 2) return std::to_string(p.group_c()) + " input channel a group; it takes 2 to 32";
+  if (p.group_c() > 8 && (!p.nhwc || p.groups > 1)) {
+    return std::to_string(p.group_c()) + " input channels a group; in nchw and of several groups it takes at most 8";
+  }
   const std::size_t bytes = few_channels_mma::least_shared_bytes(p);
   if (bytes <= device.sharedMemPerBlockOptin) return "";
   return "two output rows need " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +

@@ -1,12 +1,13 @@
 // The kernel: m16n8k16 (f16, bf16) or m16n8k8 (tf32). The 16 rows of a product are 8 columns of two output rows, so
-// that the 2x2 maximum is one in the thread and one with lane ^ 4. In shared memory a pixel's channels lie together,
-// padded to 4 or 8, in "units" of 8 bytes: a pixel has one, two or four units. A step of the reduction takes four
-// units, one for each thread of a quad: thread t reads its unit of a pixel as one 8-byte word, which is both of its
-// registers of A for that row, and B is packed to match. A table in shared memory says where each unit of each tap lies
-// from the pixel. A thread's columns of C are 2 * tiles neighbouring channels, as the packed order of the channels
-// says.
+// that the 2x2 maximum is one in the thread and one with lane ^ 4. In shared memory a pixel's channels lie together in
+// "units". Up to 8 channels are padded to 4 or 8, and a unit has 8 bytes; more are padded to whole units of 16 bytes. A
+// quad reads four units at once, one for each thread: thread t reads its unit of a pixel as one word, each 8 bytes of
+// which are both of its registers of A for that row and a step of the reduction, and B is packed to match. A table in
+// shared memory says where each unit of each tap lies from the pixel. A thread's columns of C are 2 * tiles
+// neighbouring channels, as the packed order of the channels says.
 #pragma once
 
+#include "cuda/common/async_copy.cuh"
 #include "cuda/common/halo_tile.cuh"
 #include "cuda/common/mma.cuh"
 #include "cuda/common/overlapped_launch.cuh"
@@ -75,10 +76,10 @@ __device__ constexpr int element_of(int pixel, int channel) {
 /// so that few rows keep all threads busy, and a thread has several pairs' loads in flight.
 template <PairOrder order, typename T, int channels>
 __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& place, char* to) {
-  struct alignas(kUnit) Pixel {
+  struct alignas(8) Pixel {
     T of[channels];
   };
-  constexpr int pixel_units = channels * static_cast<int>(sizeof(T)) / kUnit;
+  constexpr int pixel_units = channels * static_cast<int>(sizeof(T)) / 8;
   constexpr int kPairsAtOnce = 4 / pixel_units;
   const int pairs = static_cast<int>(t.line.pairs.value);
   const int all = place.images * t.cut.in_rows * pairs;
@@ -120,8 +121,107 @@ __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& p
   }
 }
 
+/// Calls row(line, to) for each row of the tile's images, by line.lanes lanes of a warp; its other lanes take other
+/// rows. `to`: the row in shared memory.
+template <typename T, typename Body>
+__device__ __forceinline__ void for_rows(const HaloTile& t, const TilePlace& place, char* tile, const Body& row) {
+  const int teams = static_cast<int>(blockDim.x) / t.line.lanes, lines = place.images * t.cut.in_rows;
+  for (int index = static_cast<int>(threadIdx.x) / t.line.lanes; index < lines; index += teams) {
+    const Line<T> line = line_at<T>(t, place, index, false);
+    row(line, tile + line.image * t.shared.image + line.row * t.shared.pitch);
+  }
+}
+
+/// 16 bytes of a wide pixel's channels: the first one's place in its row of x and of shared memory.
+struct WideUnit {
+  int from, to;  // elements, bytes
+  int channels;  // that there are; none outside the image
+};
+
+template <typename T>
+__device__ __forceinline__ WideUnit unit_at(const HaloTile& t, int index) {
+  constexpr int kElements = 16 / static_cast<int>(sizeof(T));
+  const int column = index / t.line.pixel_units;
+  const int unit = index - column * static_cast<int>(t.line.pixel_units.value);
+  const int along = column / t.line.stride, phase = column - along * t.window.stride_w;
+  const int x = column - t.window.pad_left, channel = unit * kElements;
+  const bool inside = x >= 0 && x < t.extents.w;
+  return {x * t.extents.c * t.extents.groups + channel, phase * t.shared.plane + along * pixel_bytes(t) + unit * 16,
+          inside ? t.extents.c - channel : 0};
+}
+
+/// The input tile of wide pixels, with zeros past the last channel, in copies of `access` bytes that are all in flight
+/// together.
+template <int access, typename T>
+__device__ __forceinline__ void copy_units(const HaloTile& t, const TilePlace& place, char* tile) {
+  constexpr int kElements = access / static_cast<int>(sizeof(T));
+  for_rows<T>(t, place, tile, [&](const Line<T>& line, char* row) {
+    for (int index = threadIdx.x & (t.line.lanes - 1); index < static_cast<int>(t.line.units.value);
+         index += t.line.lanes) {
+      const WideUnit unit = unit_at<T>(t, index);
+#pragma unroll
+      for (int i = 0; i < 16 / access; ++i) {
+        const bool there = line.from != nullptr && i * kElements < unit.channels;
+        const T* const from = line.from + (unit.from + i * kElements);
+        copy_async<access>(row + unit.to + i * access, there ? static_cast<const void*>(from) : t.tensors.x, there);
+      }
+    }
+  });
+  commit_copies();
+  wait_copies<0>();
+}
+
+/// The same through registers: f32 is rounded to tf32, and odd channels of two bytes have no asynchronous copies.
+template <int access, typename T>
+__device__ __forceinline__ void load_units(const HaloTile& t, const TilePlace& place, char* tile) {
+  constexpr int kElements = access / static_cast<int>(sizeof(T)), kUnitsAtOnce = access < 8 ? 2 : 4;
+  using Access = typename AccessOf<access>::Type;
+  union Unit {
+    uint4 vector;
+    Access pieces[16 / access];
+    T elements[16 / sizeof(T)];
+    __device__ Unit() : vector{0, 0, 0, 0} {}
+  };
+  const int row_units = static_cast<int>(t.line.units.value);
+  for_rows<T>(t, place, tile, [&](const Line<T>& line, char* row) {
+    for (int first = threadIdx.x & (t.line.lanes - 1); first < row_units; first += kUnitsAtOnce * t.line.lanes) {
+      WideUnit units[kUnitsAtOnce];
+      Unit in[kUnitsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kUnitsAtOnce; ++i) {
+        units[i] = unit_at<T>(t, first + i * t.line.lanes);
+        const auto* const from = reinterpret_cast<const Access*>(line.from + units[i].from);
+#pragma unroll
+        for (int j = 0; j < 16 / access; ++j)
+          if (line.from != nullptr && j * kElements < units[i].channels) in[i].pieces[j] = from[j];
+      }
+#pragma unroll
+      for (int i = 0; i < kUnitsAtOnce; ++i) {
+#pragma unroll
+        for (int j = 0; j < static_cast<int>(16 / sizeof(T)); ++j) in[i].elements[j] = as_operand(in[i].elements[j]);
+        if (first + i * t.line.lanes < row_units) *reinterpret_cast<uint4*>(row + units[i].to) = in[i].vector;
+      }
+    }
+  });
+}
+
+template <typename T>
+__device__ __forceinline__ void load_wide_tile(const HaloTile& t, const TilePlace& place, char* to) {
+  const int access = unit_access(t);
+  if constexpr (sizeof(T) == 4) {
+    if (access == 16) return load_units<16, T>(t, place, to);
+    if (access == 8) return load_units<8, T>(t, place, to);
+    load_units<4, T>(t, place, to);
+  } else {
+    if (access == 16) return copy_units<16, T>(t, place, to);
+    if (access == 8) return copy_units<8, T>(t, place, to);
+    if (access == 4) return copy_units<4, T>(t, place, to);
+    load_units<2, T>(t, place, to);
+  }
+}
+
 template <typename T, int channels>
-__device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& place, char* to) {
+__device__ __forceinline__ void load_narrow_tile(const HaloTile& t, const TilePlace& place, char* to) {
   switch (pair_order(t)) {
     case PairOrder::planes:
       return load_pairs<PairOrder::planes, T, channels>(t, place, to);
@@ -132,6 +232,17 @@ __device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& pl
       return load_pairs<PairOrder::whole, T, channels>(t, place, to);
     case PairOrder::elements:
       return load_pairs<PairOrder::elements, T, channels>(t, place, to);
+  }
+}
+
+template <typename Unit, typename T>
+__device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& place, char* to) {
+  if constexpr (sizeof(Unit) == 16) {
+    load_wide_tile<T>(t, place, to);
+  } else if (t.extents.c <= 4) {
+    load_narrow_tile<T, 4>(t, place, to);
+  } else {
+    load_narrow_tile<T, 8>(t, place, to);
   }
 }
 
@@ -247,50 +358,70 @@ __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place
                               rows[i]);
 }
 
-/// Adds one step of the reduction. In the last step, the units past the last tap multiply zero weights. Their inputs
-/// are zeroed too, because an infinity times zero is NaN.
-template <typename T, int tiles, int rows, bool last>
-__device__ __forceinline__ void add_step(const char* (&pixels)[rows], int lower, int offset, const char* weights,
+/// The registers of A of a unit's step: a unit of 8 bytes has one, of 16 bytes two.
+template <int step>
+__device__ __forceinline__ uint2 operands_of(const uint2& unit) {
+  return unit;
+}
+template <int step>
+__device__ __forceinline__ uint2 operands_of(const uint4& unit) {
+  return step == 0 ? make_uint2(unit.x, unit.y) : make_uint2(unit.z, unit.w);
+}
+
+/// Adds one step of the reduction.
+template <typename T, int step, typename Unit, int tiles, int rows>
+__device__ __forceinline__ void add_step(const Unit (&above)[rows], const Unit (&below)[rows], const char* weights,
                                          float (&sums)[rows][tiles][4]) {
-  uint2 above[rows];
-  uint2 below[rows];
-#pragma unroll
-  for (int i = 0; i < rows; ++i) {
-    if (!last || offset >= 0) {
-      above[i] = *reinterpret_cast<const uint2*>(pixels[i] + offset);
-      below[i] = *reinterpret_cast<const uint2*>(pixels[i] + offset + lower);
-    } else {
-      above[i] = below[i] = make_uint2(0, 0);
-    }
-  }
   static_assert(tiles == 1 || tiles % 2 == 0);
+  const auto add = [&](int row, int tile, unsigned low, unsigned high) {
+    const uint2 upper = operands_of<step>(above[row]), lower = operands_of<step>(below[row]);
+    const unsigned a[4] = {upper.x, lower.x, upper.y, lower.y};
+    multiply_add<T>(sums[row][tile], a, low, high);
+  };
   if constexpr (tiles == 1) {
     const uint2 b = *reinterpret_cast<const uint2*>(weights);
 #pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      const unsigned a[4] = {above[i].x, below[i].x, above[i].y, below[i].y};
-      multiply_add<T>(sums[i][0], a, b.x, b.y);
-    }
+    for (int i = 0; i < rows; ++i) add(i, 0, b.x, b.y);
   } else {
 #pragma unroll
     for (int j = 0; j < tiles; j += 2) {
       const uint4 b = *reinterpret_cast<const uint4*>(weights + j * 256);
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
-        const unsigned a[4] = {above[i].x, below[i].x, above[i].y, below[i].y};
-        multiply_add<T>(sums[i][j], a, b.x, b.y);
-        multiply_add<T>(sums[i][j + 1], a, b.z, b.w);
+        add(i, j, b.x, b.y);
+        add(i, j + 1, b.z, b.w);
       }
     }
   }
 }
 
+/// Adds what four units of each pixel make. In the last group, the units past the last tap multiply zero weights. Their
+/// inputs are zeroed too, because an infinity times zero is NaN.
+template <typename T, typename Unit, int tiles, int rows, bool last>
+__device__ __forceinline__ void add_units(const char* (&pixels)[rows], int lower, int offset, const char* weights,
+                                          float (&sums)[rows][tiles][4]) {
+  Unit above[rows];
+  Unit below[rows];
+#pragma unroll
+  for (int i = 0; i < rows; ++i) {
+    if (!last || offset >= 0) {
+      above[i] = *reinterpret_cast<const Unit*>(pixels[i] + offset);
+      below[i] = *reinterpret_cast<const Unit*>(pixels[i] + offset + lower);
+    } else {
+      above[i] = below[i] = Unit{};
+    }
+  }
+  add_step<T, 0>(above, below, weights, sums);
+  if constexpr (sizeof(Unit) == 16) add_step<T, 1>(above, below, weights + step_bytes(tiles), sums);
+}
+
 /// Computes one tile, whose input lies in shared memory. Each warp takes 16 * rows pixels at a time.
-template <typename T, int tiles, int rows>
+template <typename T, typename Unit, int tiles, int rows>
 __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& place, const char* input,
                                         const char* weights, const int* offsets) {
   const int lane = threadIdx.x % 32;
-  const int steps = steps_of(t);
+  const int groups = unit_groups_of(t);
+  const int column_step = pixel_bytes(t) * (sizeof(Unit) == 16 ? 1 : t.window.stride_w);
   const int positions = place.images * place.row_pairs * t.output.wo;
   const int lower = t.window.stride_h * t.shared.pitch;
   // With 64 channels a thread's bias does not fit the registers beside its sums; finish() loads it.
@@ -301,16 +432,17 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       const Position p = position_of(t, place, min(first + 8 * i + lane / 4, positions - 1));
-      pixels[i] = input + p.image * t.shared.image + p.row * t.window.stride_h * t.shared.pitch +
-                  p.column * t.window.stride_w * pixel_bytes(t);
+      pixels[i] =
+          input + p.image * t.shared.image + p.row * t.window.stride_h * t.shared.pitch + p.column * column_step;
     }
     float sums[rows][tiles][4] = {};
     const char* w = weights + lane * (tiles == 1 ? 8 : 16);
     const int* offset = offsets + lane % 4;
+    constexpr int kGroupWeights = step_bytes(tiles) * static_cast<int>(sizeof(Unit)) / 8;
 #pragma unroll 2
-    for (int step = 0; step + 1 < steps; ++step, w += step_bytes(tiles), offset += kUnitsOfStep)
-      add_step<T, tiles, rows, false>(pixels, lower, *offset, w, sums);
-    add_step<T, tiles, rows, true>(pixels, lower, *offset, w, sums);
+    for (int group = 0; group + 1 < groups; ++group, w += kGroupWeights, offset += kUnitsOfGroup)
+      add_units<T, Unit, tiles, rows, false>(pixels, lower, *offset, w, sums);
+    add_units<T, Unit, tiles, rows, true>(pixels, lower, *offset, w, sums);
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       if (tiles > 4) load_bias(t, place.group, first_channel<tiles>(t), bias);
@@ -319,20 +451,18 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
   }
 }
 
-template <typename T, int tiles, int rows, int threads, int blocks>
+template <typename T, typename Unit, int tiles, int rows, int threads, int blocks>
 __global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const HaloTile t) {
   extern __shared__ uint4 shared_units[];
-  const int steps = steps_of(t);
-  const int units = units_of(t);
+  const int steps = steps_of(t), units = units_of(t), groups = unit_groups_of(t);
   auto* const weights = reinterpret_cast<char*>(shared_units);
   int* const offsets = reinterpret_cast<int*>(weights + steps * step_bytes(tiles));
-  char* const input = reinterpret_cast<char*>(offsets + steps * kUnitsOfStep);
-  const int units_of_pixel = pixel_bytes(t) / kUnit;
-  for (int unit = threadIdx.x; unit < steps * kUnitsOfStep; unit += blockDim.x) {
-    const int tap = unit / units_of_pixel;
+  char* const input = reinterpret_cast<char*>(offsets + groups * kUnitsOfGroup);
+  for (int unit = threadIdx.x; unit < groups * kUnitsOfGroup; unit += blockDim.x) {
+    const int tap = unit / units_of_pixel(t);
     offsets[unit] = unit < units ? tap / t.window.kernel_w * t.window.dilation_h * t.shared.pitch +
-                                       tap % t.window.kernel_w * t.window.dilation_w * pixel_bytes(t) +
-                                       unit % units_of_pixel * kUnit
+                                       column_place(t, tap % t.window.kernel_w * t.window.dilation_w) +
+                                       unit % units_of_pixel(t) * static_cast<int>(sizeof(Unit))
                                  : -1;
   }
   wait_for_previous_kernel();
@@ -341,15 +471,16 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const
                  reinterpret_cast<float*>(weights), steps * (step_bytes(tiles) / 4));
   for (int tile = blockIdx.x; tile < t.cut.tiles; tile += gridDim.x) {
     const TilePlace place = tile_place(t, tile);
-    if (t.extents.c <= 4) {
-      load_tile<T, 4>(t, place, input);
-    } else {
-      load_tile<T, 8>(t, place, input);
-    }
+    load_tile<Unit, T>(t, place, input);
     __syncthreads();
-    compute<T, tiles, rows>(t, place, input, weights, offsets);
+    compute<T, Unit, tiles, rows>(t, place, input, weights, offsets);
     __syncthreads();
   }
+}
+
+template <typename T, typename Unit, int tiles, int rows, int threads, int blocks>
+constexpr Variant variant(DType type, Path path) {
+  return {type, tiles, rows, threads, path, few_channels_mma_kernel<T, Unit, tiles, rows, threads, blocks>};
 }
 
 }  // namespace gable::cuda::few_channels_mma

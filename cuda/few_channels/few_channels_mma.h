@@ -1,6 +1,7 @@
-// Convolution of 2 to 8 input channels a group on the tensor cores, each tensor touched once: implicit GEMM on an
-// input tile in shared memory, so that a filter tap costs an address, not a copy. Any kernel size, stride and dilation;
-// f16, bf16, and f32 as tf32. The 2x2 maximum, bias and activation happen in registers.
+// Convolution of 2 to 8 input channels a group, and in NHWC of 9 to 32 in one group, on the tensor cores, each tensor
+// touched once: implicit GEMM on an input tile in shared memory, so that a filter tap costs an address, not a copy. Any
+// kernel size, stride and dilation; f16, bf16, and f32 as tf32. The 2x2 maximum, bias and activation happen in
+// registers.
 #pragma once
 
 #include "cuda/common/conv2d_plan.h"

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.h"
 
 namespace gable::cuda::few_channels_mma {
@@ -13,23 +14,37 @@ struct Variant {
   int tiles;  // of 8 output channels
   int rows;   // products of a warp, each of 8 positions
   int threads;
+  Path path;
   void (*kernel)(HaloTile);
 };
 
-/// All that are compiled for the type, by the output channels of a block, fewest first.
-std::span<const Variant> variants(DType type);
+/// All that are compiled for the type, by the output channels of a block, fewest first: for pixels of up to 8 channels,
+/// or of more.
+std::span<const Variant> variants(DType type, bool wide);
+std::span<const Variant> wide_variants(DType type);
 
-constexpr int kUnit = 8;         // bytes
-constexpr int kUnitsOfStep = 4;  // one a thread of the quad
+constexpr std::int64_t kMaxChannels = 32;  // of the input, a group
+constexpr int kUnitsOfGroup = 4;           // one a thread of the quad
 
-constexpr int padded_channels(int channels) { return channels <= 4 ? 4 : 8; }
+/// Pixels of more than 8 channels lie in units of 16 bytes, each of which is two products' operands: quads that read 64
+/// neighbouring bytes meet in no bank, whatever the pixel. Columns then lie by their phase, which is their number
+/// modulo the stride.
+constexpr bool is_wide(const HaloTile& t) { return t.extents.c > 8; }
+constexpr int unit_bytes(const HaloTile& t) { return is_wide(t) ? 16 : 8; }
+constexpr int element_bytes(const HaloTile& t) { return t.format.type == DType::f32 ? 4 : 2; }  // tf32 lies in 4 bytes
 
-/// tf32 lies in 4 bytes.
-constexpr int pixel_bytes(const HaloTile& t) {
-  return padded_channels(t.extents.c) * (t.format.type == DType::f32 ? 4 : 2);
+constexpr int padded_channels(int channels, int of_unit) {
+  return channels <= 4 ? 4 : channels <= 8 ? 8 : (channels + of_unit - 1) / of_unit * of_unit;
 }
-constexpr int units_of(const HaloTile& t) { return t.window.kernel_h * t.window.kernel_w * pixel_bytes(t) / kUnit; }
-constexpr int steps_of(const HaloTile& t) { return (units_of(t) + kUnitsOfStep - 1) / kUnitsOfStep; }
+constexpr int pixel_bytes(const HaloTile& t) {
+  return padded_channels(t.extents.c, unit_bytes(t) / element_bytes(t)) * element_bytes(t);
+}
+constexpr int units_of_pixel(const HaloTile& t) { return pixel_bytes(t) / unit_bytes(t); }
+constexpr int units_of(const HaloTile& t) { return t.window.kernel_h * t.window.kernel_w * units_of_pixel(t); }
+/// Units that a quad reads at once.
+constexpr int unit_groups_of(const HaloTile& t) { return (units_of(t) + kUnitsOfGroup - 1) / kUnitsOfGroup; }
+/// Products: each takes 8 bytes of a unit.
+constexpr int steps_of(const HaloTile& t) { return unit_groups_of(t) * (unit_bytes(t) / 8); }
 /// Bytes of B for one step and `tiles` tiles: two registers a lane and tile.
 constexpr int step_bytes(int tiles) { return 32 * tiles * 8; }
 
@@ -47,9 +62,22 @@ constexpr PairOrder pair_order(const HaloTile& t) {
   if (t.extents.w % 2 != 0) return PairOrder::elements;
   if (!t.format.nhwc) return PairOrder::planes;
   if (t.extents.groups > 1) return PairOrder::elements;
-  return t.extents.c == 3                              ? PairOrder::three
-         : t.extents.c == padded_channels(t.extents.c) ? PairOrder::whole
-                                                       : PairOrder::elements;
+  return t.extents.c == 3                       ? PairOrder::three
+         : t.extents.c == 4 || t.extents.c == 8 ? PairOrder::whole
+                                                : PairOrder::elements;
+}
+
+/// Bytes of a load of wide pixels: the widest that divides a group's channels, and so all.
+constexpr int unit_access(const HaloTile& t) {
+  const int bytes = t.extents.c * element_bytes(t), widest = bytes & -bytes;
+  return widest < 16 ? widest : 16;
+}
+
+/// Where a column of the input tile lies in its row of shared memory, in bytes.
+constexpr int column_place(const HaloTile& t, int column) {
+  if (!is_wide(t)) return column * pixel_bytes(t);
+  const int along = column / t.window.stride_w;
+  return (column - along * t.window.stride_w) * t.shared.plane + along * pixel_bytes(t);
 }
 
 /// Channels of the widest store of a thread's `count`.

@@ -176,6 +176,42 @@ TEST_CASE("products of arrays that do not begin at 16 bytes") {
   CHECK(compare(result, oracle(multiply, operands.views()), plan.error_bound()).passed);
 }
 
+std::vector<Conv2d> wide_pixel_convolutions() {
+  return {
+      {.input = {3, 12, 19, 21}, .weights = {8, 12, 4, 4}, .padding = {2, 1, 1, 2}},
+      {.input = {2, 24, 30, 31}, .weights = {10, 24, 2, 3}, .stride = {2, 2}},
+      {.input = {9, 12, 11, 13}, .weights = {24, 12, 2, 2}},
+      {.input = {1, 32, 40, 70}, .weights = {33, 32, 3, 3}, .padding = {1, 1}},
+      {.input = {2, 16, 18, 20}, .weights = {16, 16, 5, 5}, .padding = {2, 2}},
+      {.input = {2, 9, 23, 17}, .weights = {5, 9, 3, 3}, .stride = {1, 3}, .padding = {1, 2}},
+      {.input = {1, 27, 25, 24}, .weights = {70, 27, 3, 3}, .padding = {2, 2}, .dilation = {2, 2}},
+      {.input = {2, 18, 16, 33}, .weights = {7, 18, 3, 2}, .stride = {2, 3}, .dilation = {1, 4}},
+      {.input = {20, 20, 6, 7}, .weights = {12, 20, 3, 3}, .padding = {1, 1}},
+      {.input = {2, 30, 9, 64}, .weights = {3, 30, 1, 7}, .stride = {1, 2}, .padding = {0, 3}},
+  };
+}
+
+TEST_CASE("few_channels_mma computes pixels of 9 to 32 channels, in loads of every width") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0?kernel=few_channels_mma");
+  if (!device.query(Conv2d{.input = {1, 3, 9, 9}, .weights = {8, 3, 3, 3}, .dtype = DType::f16}).front().supported)
+    return;
+  int turn = 0;
+  for (Conv2d conv : wide_pixel_convolutions()) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      for (const bool pool : {false, true}) {
+        conv.dtype = dtype;
+        conv.math = dtype == DType::f32 ? Math::tf32 : Math::strict;
+        conv.layout = Layout::nhwc;
+        conv.epilogue = {.bias = turn % 3 != 0, .activation = turn % 2 == 0 ? Activation::tanh : Activation::relu};
+        if (pool) conv.epilogue.max_pool = {2, 2};
+        ++turn;
+        check(device, conv);
+      }
+    }
+  }
+}
+
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
   if (is_missing("cuda")) return;
   for (const char* kernel : {"few_channels", "few_channels_mma"}) {
@@ -395,6 +431,13 @@ TEST_CASE("the few-channel kernels refuse by the value that stands against them"
   CHECK(refusal_with<FewChannelsMma>(p).empty());
   p.c = 1;
   CHECK(contains(refusal_with<FewChannelsMma>(p), "1 input channel a group"));
+  p.nhwc = true;
+  p.c = 32;
+  CHECK(refusal_with<FewChannelsMma>(p).empty());
+  p.nhwc = false;
+  CHECK(contains(refusal_with<FewChannelsMma>(p), "in nchw and of several groups it takes at most 8"));
+  p.c = 33;
+  CHECK(contains(refusal_with<FewChannelsMma>(p), "33 input channels a group; it takes at most 32"));
 }
 
 TEST_CASE("one_channel refuses by the value that stands against it") {
