@@ -5,9 +5,10 @@
 // 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast. One or two pixels (a
 // matrix-vector product) take 8 vectors from four streams of weights: the hardware prefetcher follows several streams
 // further ahead. Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share
-// of the FMA's two ports, so four channels are unrolled with constant offsets, and pixels share base addresses by
-// three. Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of
-// 16 channels: some lines that this tile stores, for writing, and some that later tiles read (PrefetchLines).
+// of the FMA's two ports, so four channels are unrolled with constant offsets, and pixels share base addresses
+// (broadcast_products-inl.h). Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched
+// evenly, before each run of 16 channels: some lines that this tile stores, for writing, and some that later tiles read
+// (PrefetchLines).
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/pointwise/pointwise_kernels.h"
