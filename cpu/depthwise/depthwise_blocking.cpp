@@ -173,7 +173,7 @@ class Blocking {
     // Pairs are loaded once, but twice in row tiles, of which those without stride read fewer pixels.
     if (paired && b_.row_tile_outputs == 0) return false;
     const bool parts = b_.sections.front().lanes * element_bytes() < kLineBytes;  // a line is several vectors
-    const bool often = paired ? p_.stride_w > 1 : parts && p_.r * p_.s >= kWindow;
+    const bool often = paired ? p_.stride_w > 1 : parts && p_.r * p_.s >= kWindow * p_.stride_w;
     const std::int64_t pixel = p_.c * element_bytes();
     const std::int64_t sets = pixel % kL1WayBytes == 0 ? 1 : 2;
     return pixel % (kL1WayBytes / sets) == 0 && (sets == 1 || often) && pixels_under_tiles() > 2 * sets * kWays;
