@@ -32,12 +32,12 @@ HWY_INLINE void add_broadcast_products([[maybe_unused]] D d, const float* x, V w
   auto first = sum0.raw, second = sum1.raw;
   if constexpr (kFromMemory) {
     asm("vfmadd231ps %4%{1to16%}, %2, %0\n\tvfmadd231ps %4%{1to16%}, %3, %1"
-        : "+v"(first), "+v"(second)
+        : "+&v"(first), "+v"(second)
         : "v"(w0.raw), "v"(w1.raw), "m"(*x));
   } else {
     decltype(first) input;
     asm("vbroadcastss %5, %2\n\tvfmadd231ps %3, %2, %0\n\tvfmadd231ps %4, %2, %1"
-        : "+v"(first), "+v"(second), "=&v"(input)
+        : "+&v"(first), "+&v"(second), "=&v"(input)
         : "v"(w0.raw), "v"(w1.raw), "m"(*x));
   }
   sum0.raw = first;

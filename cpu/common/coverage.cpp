@@ -138,7 +138,9 @@ constexpr bool needs_single_halves(Path path) {
 /// AMX takes all paths of bf16 kernels but those of single halves. AVX512-BF16 makes one product a term, and reads
 /// neither images region by region nor sixteen at a time.
 constexpr bool takes(PathUnit unit, Path path) {
-  if (path == Path::narrow_groups || needs_single_halves(path)) return unit == PathUnit::bf16_dot;
+  if (path == Path::narrow_groups || path == Path::few_outputs || needs_single_halves(path)) {
+    return unit == PathUnit::bf16_dot;
+  }
   if (!is_bf16(path)) return false;
   return unit == PathUnit::amx ||
          (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_held_weights &&
@@ -196,7 +198,8 @@ std::vector<PathCoverage> path_coverage() {
       if (!exists_on(path, target)) continue;
       if (needs_lines(path) && target.name != "avx512") continue;
       if (copies(path) && &target != &best_target()) continue;
-      if (path == Path::pointwise_runs_of_panels && target.name == "avx512") continue;  // tiles of many registers
+      const bool many_registers = target.name == "avx512" || target.name == "neon";
+      if (path == Path::pointwise_runs_of_panels && many_registers) continue;  // a tile has both of a panel's vectors
       if (path == Path::depthwise_copied && !l1_has_few_ways()) continue;
       if (needs_single_halves(path)) continue;  // the tests emulate tiles, which have none
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "cpu/common/half.h"
 #include "cpu/common/tanh-inl.h"
@@ -131,7 +132,8 @@ struct DepthwiseRows {
   }
 };
 
-/// The last vector of a pixel overlaps the one before it where they do not divide its bytes.
+/// The last vector of a pixel overlaps the one before it where they do not divide its bytes. The last block of channels
+/// in 16 bits may have fewer bytes than a vector.
 void copy_pixels(const CopyCall& caller) {
   const CopyCall call = caller;
   const hn::ScalableTag<std::uint8_t> d;
@@ -140,6 +142,12 @@ void copy_pixels(const CopyCall& caller) {
   auto* row = reinterpret_cast<std::uint8_t*>(call.row);
   const std::int64_t last = call.bytes - vector;
   constexpr std::int64_t kAhead = 2;  // pixels that are prefetched
+  if (last < 0) {
+    for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, x += call.x_step, row += call.row_step) {
+      std::memcpy(row, x, static_cast<std::size_t>(call.bytes));
+    }
+    return;
+  }
   for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, x += call.x_step, row += call.row_step) {
     for (std::int64_t at = 0; at < last; at += vector) {
       __builtin_prefetch(x + at + kAhead * call.x_step);

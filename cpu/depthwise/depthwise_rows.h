@@ -37,7 +37,7 @@ struct NarrowCall {
   bool tanh;
 };
 
-/// Steps and a pixel's bytes, at least those of a vector.
+/// Steps and a pixel's bytes.
 struct CopyCall {
   const char* x;
   std::int64_t x_step;

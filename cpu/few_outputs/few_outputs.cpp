@@ -19,6 +19,8 @@ namespace {
 
 /// Of a unit: its row's sums stay in L1, and so do the rows of its strips.
 constexpr std::int64_t kMaxRowPixels = 512, kMaxRows = 8;
+/// A strip has at most this many times L2's bytes: beyond, other kernels are faster.
+constexpr double kMostStrips = 4;
 
 /// Costs in cycles of the estimates' clock.
 struct Costs {
@@ -74,12 +76,18 @@ std::int64_t span_of(const WindowAxis& axis, std::int64_t outputs) {
   return (outputs - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1;
 }
 
-/// Elements of the longest strip of a unit.
-std::int64_t strip_elements(const Conv2dProblem& p, const UnitGrid& grid, std::int64_t tile) {
+/// Rows of the image that a strip has for so many rows of output.
+std::int64_t strip_rows(const Conv2dProblem& p, std::int64_t outputs) {
+  return std::min(p.h, span_of(row_axis(p), outputs));
+}
+
+/// Bytes of the longest strip of units of so many rows and pixels. A double, since a far dilation has many columns.
+double strip_bytes(const Conv2dProblem& p, std::int64_t rows, std::int64_t unit_pixels, std::int64_t tile) {
   const InnerPixels inner = inner_pixels(p);
   if (inner.begin == 0 && inner.end == p.wo) return 0;
-  const std::int64_t pixels = std::min(grid.pixels, round_up(inner.begin, tile) + tile + p.wo - inner.end);
-  return span_of(row_axis(p), grid.rows) * span_of(column_axis(p), pixels) * p.c;
+  const std::int64_t pixels = std::min(unit_pixels, round_up(inner.begin, tile) + tile + p.wo - inner.end);
+  return static_cast<double>(strip_rows(p, rows)) * static_cast<double>(span_of(column_axis(p), pixels)) *
+         static_cast<double>(p.c) * static_cast<double>(size_of(p.dtype));
 }
 
 bool has_pairs(const FewOutputsKernels& kernels) { return kernels.step > kernels.lanes; }
@@ -157,6 +165,12 @@ std::string few_outputs_refusal(const Conv2dProblem& p, const Target& target) {
   if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
+  const std::int64_t tile = few_outputs_kernels(target).pixels[static_cast<std::size_t>(p.k)];
+  const double strip = strip_bytes(with_pixels_in_a_row(p), kMaxRows, kMaxRowPixels, tile);
+  if (strip > kMostStrips * static_cast<double>(l2_bytes())) {
+    return "the edges of its rows with their padding take " + text(static_cast<std::int64_t>(strip / 1e6)) +
+           " MB, more than a core's caches hold";
+  }
   return "";
 }
 
@@ -180,9 +194,9 @@ FewOutputsPlan::FewOutputsPlan(const Conv2dProblem& problem, const FewOutputsKer
       kernels_(&kernels),
       threads_(threads_of(problem_, kernels, target, threads)),
       grid_(grid_of(problem_, kernels, threads_)),
-      strip_floats_(line_floats(ceil_div(strip_elements(problem_, grid_, tile_pixels(problem_, *kernels_)) *
-                                             static_cast<std::int64_t>(size_of(problem_.dtype)),
-                                         std::int64_t{sizeof(float)}))),
+      strip_floats_(line_floats(ceil_div(
+          static_cast<std::int64_t>(strip_bytes(problem_, grid_.rows, grid_.pixels, tile_pixels(problem_, *kernels_))),
+          std::int64_t{sizeof(float)}))),
       workspace_(bias_floats() + static_cast<std::size_t>(threads_) * thread_floats(), bias_floats()) {
   clear_leftovers(workspace_.data() + bias_floats(), workspace_.size() - bias_floats());
 }
@@ -229,7 +243,7 @@ void FewOutputsPlan::run(const void* x, const void* packed, const float* bias, v
   const std::int64_t k = problem_.k, period = k * kernels_->lanes, tile = tile_pixels(problem_, *kernels_);
   float* const biases = workspace_.data();
   for (std::int64_t i = 0; problem_.bias && i < period; i += k) std::copy_n(bias, k, biases + i);
-  note_path(Path::few_outputs, *target_);
+  note_path(Path::few_outputs, *target_, has_pairs(*kernels_) ? PathUnit::bf16_dot : PathUnit::vectors);
   parallel_units(threads_, grid_.count(), [&](std::int64_t index, int thread) {
     const UnitPlace place = grid_.at(index);
     const UnitWindow unit = unit_window(problem_, grid_, place);
@@ -255,14 +269,15 @@ void FewOutputsPlan::run_in_place(const UnitWindow& unit, std::int64_t begin, st
 void FewOutputsPlan::run_staged(const UnitWindow& unit, std::int64_t begin, std::int64_t end, const Operands& o) {
   if (begin >= end) return;
   const Conv2dProblem& p = problem_;
-  const std::int64_t first_row = row_axis(p).first(unit.first_row), first_column = column_axis(p).first(begin);
-  const std::int64_t rows = span_of(row_axis(p), unit.rows), columns = span_of(column_axis(p), end - begin);
+  // Taps outside the image's rows are skipped, so the strip has none of them.
+  const std::int64_t above = row_axis(p).first(unit.first_row), first_row = std::max<std::int64_t>(0, above);
+  const std::int64_t last_row = std::min(p.h, above + span_of(row_axis(p), unit.rows));
+  const std::int64_t first_column = column_axis(p).first(begin), columns = span_of(column_axis(p), end - begin);
   const auto pixel = static_cast<std::size_t>(p.c) * size_of(p.dtype);
   const std::int64_t inside = std::clamp<std::int64_t>(-first_column, 0, columns);
   const std::int64_t beyond = std::clamp(p.w - first_column, inside, columns);
   void* const strip = o.sums + sums_floats();
-  // Taps outside the image's rows are skipped.
-  for (std::int64_t row = std::max<std::int64_t>(0, first_row); row < std::min(p.h, first_row + rows); ++row) {
+  for (std::int64_t row = first_row; row < last_row; ++row) {
     auto* to = static_cast<char*>(strip) + static_cast<std::size_t>((row - first_row) * columns) * pixel;
     const auto at = [&](std::int64_t c) { return to + static_cast<std::size_t>(c) * pixel; };
     std::memset(to, 0, static_cast<std::size_t>(inside) * pixel);

@@ -69,7 +69,9 @@ class FewOutputsPlan {
 
   std::size_t bias_floats() const { return line_floats(problem_.k * kernels_->lanes); }
   std::size_t sums_floats() const { return line_floats(grid_.pixels * problem_.k + kFewOutputsTile); }
-  std::size_t thread_floats() const { return sums_floats() + strip_floats_; }
+  std::size_t thread_floats() const {
+    return thread_part_floats(static_cast<std::int64_t>(sums_floats() + strip_floats_));
+  }
 
   Conv2dProblem problem_;  // with its pixels in a row where they may be
   const Target* target_;

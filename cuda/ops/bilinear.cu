@@ -75,7 +75,7 @@ __global__ __launch_bounds__(kWordThreads) void bilinear_words_kernel(Images<Ind
   const Index width = p.channels / Elements::kCount;  // words of a pixel
   const Index columns = p.across.size * p.across.scale, rows = p.down.size * p.down.scale;
   const Index count = p.images * rows * columns * width;
-  for (Index i = first_index<Index>(); i < count; i += index_step<Index>()) {
+  const auto mean = [&](Index i) {
     const Index pixel = i / width, channel = i % width, row = pixel / columns;
     const Between across = p.across.between(pixel % columns, p.align_corners);
     const Between down = p.down.between(row % rows, p.align_corners);
@@ -93,8 +93,9 @@ __global__ __launch_bounds__(kWordThreads) void bilinear_words_kernel(Images<Ind
       a.elements[j] = from_f32<T>(mean_of(down, across, to_f32(a.elements[j]), to_f32(b.elements[j]),
                                           to_f32(c.elements[j]), to_f32(d.elements[j])));
     }
-    y[i] = a.word;
-  }
+    return a.word;
+  };
+  move_words<uint4>(count, mean, [&](Index i, uint4 word) { y[i] = word; });
 }
 
 /// A word of a row of output, which holds elements of one or several pixels.
@@ -104,7 +105,7 @@ __global__ __launch_bounds__(kWordThreads) void bilinear_elements_kernel(Images<
   const Index rows = p.down.size * p.down.scale, row_elements = p.across.size * p.channels;  // of the input
   const Index width = row_elements * p.across.scale / Elements::kCount;                      // words of output
   const Index count = p.images * rows * width;
-  for (Index i = first_index<Index>(); i < count; i += index_step<Index>()) {
+  const auto mean = [&](Index i) {
     const Index row = i / width, first = i % width * Elements::kCount;
     const Between down = p.down.between(row % rows, p.align_corners);
     const Index image = row / rows * p.down.size;
@@ -124,8 +125,9 @@ __global__ __launch_bounds__(kWordThreads) void bilinear_elements_kernel(Images<
         ++pixel;
       }
     }
-    y[i] = out.word;
-  }
+    return out.word;
+  };
+  move_words<Word>(count, mean, [&](Index i, Word word) { y[i] = word; });
 }
 
 /// Positions are fractions of products of two extents.

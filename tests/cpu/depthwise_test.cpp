@@ -322,6 +322,11 @@ TEST_CASE("depthwise: pixels that share sets of L1 are copied, in several parts 
     p.dilation_h = stride == 1 ? 2 : 1;
     check_everywhere_in("depthwise", same_padded(p), random);
   }
+  // A last block of half a vector's bytes.
+  check_everywhere_in(
+      "depthwise",
+      same_padded({.c = 11264, .h = 13, .w = 13, .k = 11264, .r = 3, .s = 3, .groups = 11264, .dtype = DType::f16}),
+      random);
   Conv2dProblem p{.c = 1024, .h = 20, .w = 7, .k = 1024, .r = 3, .s = 3, .groups = 1024};
   for (const Target& target : compiled_targets()) {
     if (!target.supported) continue;
@@ -332,6 +337,14 @@ TEST_CASE("depthwise: pixels that share sets of L1 are copied, in several parts 
     Conv2dProblem other = p;
     other.c = other.k = other.groups = 1040;
     CHECK(!choose_depthwise_blocking(same_padded(other), target, 1).copies_input);
+    other = p;
+    if (target.name == "avx2") {  // half a way apart: where nine taps for each step read a line's vectors
+      other.w = 20;
+      other.c = other.k = other.groups = 512;
+      CHECK(choose_depthwise_blocking(same_padded(other), target, 1).copies_input == l1_has_few_ways());
+      other.stride_h = other.stride_w = 2;
+      CHECK(!choose_depthwise_blocking(same_padded(other), target, 1).copies_input);
+    }
     other = p;
     other.w = 4096;  // the rows of a window are more than L2 keeps
     other.dilation_h = 5;

@@ -72,9 +72,9 @@ TEST_CASE("few outputs: windows with strides, dilation and padding, channels aro
   struct Window {
     std::int64_t r, s, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
   };
-  constexpr Window kWindows[] = {{3, 3, 1, 1, 1, 1, 1, 1}, {1, 5, 1, 2, 1, 1, 0, 4}, {7, 1, 2, 1, 1, 1, 3, 0},
-                                 {3, 3, 1, 1, 2, 3, 2, 3}, {2, 4, 2, 3, 3, 1, 1, 2}, {1, 1, 2, 2, 1, 1, 1, 1},
-                                 {5, 3, 1, 1, 1, 2, 6, 5}};
+  constexpr Window kWindows[] = {{3, 3, 1, 1, 1, 1, 1, 1}, {1, 5, 1, 2, 1, 1, 0, 4},  {7, 1, 2, 1, 1, 1, 3, 0},
+                                 {3, 3, 1, 1, 2, 3, 2, 3}, {2, 4, 2, 3, 3, 1, 1, 2},  {1, 1, 2, 2, 1, 1, 1, 1},
+                                 {5, 3, 1, 1, 1, 2, 6, 5}, {3, 3, 1, 1, 7, 13, 7, 13}};
   std::mt19937 random(63);
   std::int64_t turn = 0;
   for (const Window& window : kWindows) {

@@ -39,7 +39,7 @@ TEST_CASE("each bf16 path is expected of AMX, apart from its emulation") {
     if (entry.target != best_target().name) continue;
     amx += entry.unit == PathUnit::amx ? 1 : 0;
     emulated += entry.unit == PathUnit::emulated ? 1 : 0;
-    if (entry.path == "narrow_groups") continue;  // in vectors of f32, and by pairs
+    if (entry.path == "narrow_groups" || entry.path == "few_outputs") continue;  // in vectors of f32, and by pairs
     CHECK((entry.unit == PathUnit::vectors) == (entry.path.substr(0, 5) != "bf16_"));
   }
   CHECK(amx == emulated);
