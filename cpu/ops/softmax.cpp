@@ -31,6 +31,22 @@ HWY_INLINE V exp_below(D d, V x, V greatest) {
   return hn::IfThenElse(hn::IsNaN(below), below, hn::Exp(d, below));
 }
 
+/// The sum of term(i) for i = 0, step, 2 * step... below `end`. Equal terms round the same way at each step of a chain,
+/// so parts of 256 are summed first: a chain then has 256 steps and one for each part.
+template <class D, class Term>
+HWY_INLINE hn::Vec<D> sum_in_parts(D d, std::int64_t end, std::int64_t step, const Term& term) {
+  constexpr std::int64_t kTerms = 256;  // of a part
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < end;) {
+    auto part = hn::Zero(d);
+    for (const std::int64_t part_end = std::min(end, i + kTerms * step); i < part_end; i += step) {
+      part = hn::Add(part, term(i));
+    }
+    sum = hn::Add(sum, part);
+  }
+  return sum;
+}
+
 /// A vector whose elements lie together.
 template <DType kType>
 HWY_INLINE void softmax_of_row(const Storage<kType>* x, Storage<kType>* y, std::int64_t count) {
@@ -44,10 +60,8 @@ HWY_INLINE void softmax_of_row(const Storage<kType>* x, Storage<kType>* y, std::
     greatest = hn::Max(greatest, hn::IfThenElse(in_rest, load_first_as_f32<kType>(d, x + whole, rest), greatest));
   }
   greatest = hn::MaxOfLanes(d, greatest);
-  auto sum = hn::Zero(d);
-  for (std::int64_t i = 0; i < whole; i += lanes) {
-    sum = hn::Add(sum, exp_below(d, load_as_f32<kType>(d, x + i), greatest));
-  }
+  auto sum = sum_in_parts(
+      d, whole, lanes, [&](std::int64_t i) HWY_ATTR { return exp_below(d, load_as_f32<kType>(d, x + i), greatest); });
   if (rest > 0) {
     const auto last = exp_below(d, load_first_as_f32<kType>(d, x + whole, rest), greatest);
     sum = hn::Add(sum, hn::IfThenElseZero(in_rest, last));
@@ -66,10 +80,9 @@ HWY_INLINE void softmax_of_columns(const Storage<kType>* x, Storage<kType>* y, s
   const hn::ScalableTag<float> d;
   auto greatest = load_some<kType>(d, x, rest);
   for (std::int64_t i = 1; i < count; ++i) greatest = hn::Max(greatest, load_some<kType>(d, x + i * step, rest));
-  auto sum = hn::Zero(d);
-  for (std::int64_t i = 0; i < count; ++i) {
-    sum = hn::Add(sum, exp_below(d, load_some<kType>(d, x + i * step, rest), greatest));
-  }
+  const auto sum = sum_in_parts(d, count * step, step, [&](std::int64_t i) HWY_ATTR {
+    return exp_below(d, load_some<kType>(d, x + i, rest), greatest);
+  });
   const auto share = hn::Div(hn::Set(d, 1.0f), sum);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto exponent = exp_below(d, load_some<kType>(d, x + i * step, rest), greatest);

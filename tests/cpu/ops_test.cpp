@@ -473,6 +473,29 @@ TEST_CASE("softmax: rows and columns around the vector, far exponents, infinitie
   }
 }
 
+TEST_CASE("softmax: a long sum of equal terms stays within the plan's bound, in columns and in a row") {
+  for (const SoftmaxProblem& p :
+       {SoftmaxProblem{.count = 21841, .columns = 2}, SoftmaxProblem{.count = 21841, .columns = 19},
+        SoftmaxProblem{.count = (1 << 20) + 3}}) {
+    // One element of 0 in each vector, otherwise -1: terms of exp(-1), all of which round the same way in a long chain.
+    const auto size = static_cast<std::size_t>(p.count * p.columns);
+    std::vector<float> x(size, -1.0f), y(size);
+    std::fill_n(x.begin(), p.columns, 0.0f);
+    const double sum = 1 + static_cast<double>(p.count - 1) * std::exp(-1.0);
+    const double bound = 6 * std::sqrt(static_cast<double>(p.count + 1)) * 0x1p-24;
+    for (const Target* target : supported_targets()) {
+      INFO(target->name << ", " << p.count << " x " << p.columns);
+      softmax(p, x.data(), y.data(), *target, 1);
+      double worst = 0;
+      for (std::size_t i = 0; i < size; ++i) {
+        const double exact = std::exp(static_cast<double>(x[i])) / sum;
+        worst = std::max(worst, std::abs(y[i] - exact) / (exact * (1 - x[i])));
+      }
+      CHECK(worst <= bound);
+    }
+  }
+}
+
 TEST_CASE("multiply: one shape, factors of channels, and of planes, in pieces and several images a unit") {
   std::mt19937 random(31);
   for (const DType type : kTypes) {
