@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
+#include <string>
 
 #include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
@@ -98,6 +100,11 @@ auto bilinear_function_of(const Target& target, DType type, bool planes) {
 }
 
 RowNeighbours neighbours_of(const BilinearProblem& p) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;  // of the indices by which vectors gather
+  if (p.pixels >= kLimit) {
+    throw std::invalid_argument("bilinear: pixels is " + std::to_string(p.pixels) + ", must be below " +
+                                std::to_string(kLimit));
+  }
   const std::int64_t pixels = p.pixels * p.scale_w;
   const auto size = static_cast<std::size_t>(pixels + kMostLanes);
   RowNeighbours all{std::vector<std::int32_t>(size), std::vector<std::int32_t>(size), std::vector<float>(size),

@@ -138,6 +138,9 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
                    validate(MaxPool{.input = {1, 1, 4, 4}, .padding = {2, 0}});
                  }),
                  "padding.top is 2; it must be below the window's 2"));
+  constexpr std::int64_t kTooWide = std::int64_t{1} << 31;
+  CHECK(contains(message_of([] { validate(Upsample{.input = {1, 1, 1, kTooWide}}); }), "is 2147483648"));
+  CHECK(contains(message_of([] { validate(Upsample{.input = {1, 1, 1, kTooWide / 2}}); }), "is 2147483648"));
   CHECK(contains(message_of([] { validate(Matmul{.m = 0}); }), "dimension 0 of a 0x1 is 0"));
   CHECK_NOTHROW(validate(Add{.shape = {4}, .activation = Activation::relu}));
   CHECK(contains(message_of([] { validate(Add{.shape = {4}, .activation = Activation::tanh}); }),

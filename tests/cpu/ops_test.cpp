@@ -415,6 +415,18 @@ TEST_CASE("bilinear: pixels and planes around the vector, ends, and single rows 
   }
 }
 
+TEST_CASE("bilinear: a plan's workspace counts the neighbours, and rows of 2^31 pixels are refused") {
+  for (const std::int64_t channels : {1, 8}) {
+    const BilinearProblem p{.rows = 2, .pixels = 1000, .channels = channels, .scale_w = 3};
+    const std::size_t strips = channels == 1 ? 2 * 1000 * sizeof(float) : 0, neighbours = 3000 * std::size_t{16};
+    const std::size_t bytes = BilinearPlan(p, best_target(), 2).workspace_bytes();
+    CHECK(bytes >= strips + neighbours);
+    CHECK(bytes <= strips + neighbours + 4096);  // whole vectors
+  }
+  CHECK_THROWS_WITH_AS(BilinearPlan({.pixels = std::int64_t{1} << 31}, best_target(), 1),
+                       "bilinear: pixels is 2147483648, must be below 2147483648", std::invalid_argument);
+}
+
 TEST_CASE("softmax: rows and columns around the vector, far exponents, infinities and NaN, in place") {
   std::mt19937 random(33);
   for (const DType type : kTypes) {
