@@ -415,6 +415,72 @@ TEST_CASE("bilinear: pixels and planes around the vector, ends, and single rows 
   }
 }
 
+/// y[at] of a row made `scale` times as long, in f64, from the pixels that have a share alone.
+double interpolated(const std::vector<double>& row, std::int64_t at, std::int64_t scale, bool align_corners) {
+  const auto size = static_cast<std::int64_t>(row.size());
+  const std::int64_t parts = align_corners ? size * scale - 1 : 2 * scale;
+  const std::int64_t place = align_corners ? at * (size - 1) : std::max<std::int64_t>(0, 2 * at + 1 - scale);
+  const auto first = static_cast<std::size_t>(place / parts);
+  const auto rest = static_cast<double>(place % parts), whole = static_cast<double>(parts);
+  if (rest == 0 || first + 1 == row.size()) return row[first];
+  return (whole - rest) / whole * row[first] + rest / whole * row[first + 1];
+}
+
+TEST_CASE("bilinear: an infinity reaches the outputs in which it has a share, and no exact pixel beside it") {
+  // Three times an odd number: pixels lie on pixels, with align_corners those in the middle.
+  constexpr std::int64_t kRows = 5, kPixels = 37, kScale = 3;
+  struct Place {
+    std::int64_t row, pixel;
+  };
+  std::mt19937 random(34);
+  for (const DType type : kTypes) {
+    for (const std::int64_t channels : {1, 19}) {
+      for (const auto& [row, pixel] : {Place{2, 18}, Place{2, 19}, Place{3, 17}, Place{0, 1}, Place{4, 36}}) {
+        Elements x = random_elements(type, kRows * kPixels * channels, random);
+        for (std::int64_t c = 0; c < channels; ++c) {
+          x.set(static_cast<std::size_t>((row * kPixels + pixel) * channels + c), c % 2 == 0 ? INFINITY : -INFINITY);
+        }
+        for (const bool align_corners : {false, true}) {
+          std::vector<double> exact(kRows * kPixels * kScale * kScale * static_cast<std::size_t>(channels));
+          for (std::size_t i = 0; i < exact.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            std::vector<double> column;
+            for (std::int64_t r = 0; r < kRows; ++r) {
+              std::vector<double> pixels;
+              for (std::int64_t j = 0; j < kPixels; ++j) {
+                pixels.push_back(x.at(static_cast<std::size_t>((r * kPixels + j) * channels + at % channels)));
+              }
+              column.push_back(interpolated(pixels, at / channels % (kPixels * kScale), kScale, align_corners));
+            }
+            exact[i] = interpolated(column, at / channels / (kPixels * kScale), kScale, align_corners);
+          }
+          for (const Target* target : supported_targets()) {
+            INFO(name_of(type) << " on " << target->name << ", " << channels << " channels, infinity in row " << row
+                               << ", pixel " << pixel << ", corners " << align_corners);
+            const BilinearProblem p{.rows = kRows,
+                                    .pixels = kPixels,
+                                    .channels = channels,
+                                    .scale_h = kScale,
+                                    .scale_w = kScale,
+                                    .align_corners = align_corners,
+                                    .dtype = type};
+            GuardedOutput y(type, static_cast<std::int64_t>(exact.size()));
+            BilinearPlan(p, *target, 1).run(x.data(), y.data());
+            const double allowed = type == DType::f32 ? 8 * 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8;
+            std::size_t wrong = 0, infinities = 0;
+            for (std::size_t i = 0; i < exact.size(); ++i) {
+              infinities += std::isinf(exact[i]);
+              wrong += !(y.at(i) == exact[i] || std::abs(y.at(i) - exact[i]) <= allowed);
+            }
+            CHECK(wrong == 0);
+            CHECK(infinities > 0);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("bilinear: a plan's workspace counts the neighbours, and rows of 2^31 pixels are refused") {
   for (const std::int64_t channels : {1, 8}) {
     const BilinearProblem p{.rows = 2, .pixels = 1000, .channels = channels, .scale_w = 3};
