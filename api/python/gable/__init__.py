@@ -179,18 +179,22 @@ def _slope(slope: float | None, function: str | None, what: str) -> float:
         return 0.01
     if function != "leaky_relu":
         raise _wrong(f"slope is {slope!r}, and {what} is {function!r}: leaky_relu alone has a slope")
-    if not isinstance(slope, Real) or not math.isfinite(slope) or slope == 0:
-        raise _wrong(f"slope is {slope!r}; it must be a finite number other than 0, such as 0.01")
-    return float(slope)
+    try:
+        value = ctypes.c_float(float(slope)).value if isinstance(slope, Real) else math.nan
+    except OverflowError:  # a whole number beyond float64
+        value = math.inf
+    if not math.isfinite(value) or value == 0:
+        raise _wrong(f"slope is {slope!r}; it must be a finite number of float32 other than 0, such as 0.01")
+    return value
 
 
 def _activations(activation: str | None, slope: float | None, is_pooled: bool = False) -> tuple[int, CActivate | None]:
     """The activation that a layer's kernels compute, by its number, and the function of a pass of its own behind them."""
-    factor = _slope(slope, activation, "activation")
     name = "none" if activation is None else activation
-    if isinstance(name, str) and name in ACTIVATIONS:
-        return ACTIVATIONS.index(name), None
     _index(name, (*ACTIVATIONS, *(function for function in FUNCTIONS if function not in ACTIVATIONS)), "activation")
+    factor = _slope(slope, activation, "activation")
+    if name in ACTIVATIONS:
+        return ACTIVATIONS.index(name), None
     if is_pooled and (name in NOT_MONOTONE or (name == "leaky_relu" and factor < 0)):
         raise _wrong(f"activation is {name!r}, whose maximum is not that of its argument: leave max_pool out, and take "
                      "max_pool2d() afterwards")
@@ -489,8 +493,8 @@ class Conv2d(_Layer):
     weights: (K, C/groups, R, S), in PyTorch's order. bias: (K,). stride, dilation: a number or (height, width). padding: the
     same, or (top, left, bottom, right). activation: None, "relu" or "tanh", which kernels compute, or another of activate()'s
     in a pass behind them, which the device must have, too. slope: of "leaky_relu". max_pool: a fused pool's window; its stride
-    is pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how products of float32 are
-    formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
+    is pool_stride, or the window. layout: "nchw" or "nhwc", of x and y. math: "strict", "tf32", "split3" or "split6", how
+    products of float32 are formed (gable/dtype.h). device: a Device or its URI; None is "auto?memory=host".
     The layer keeps both arrays and packs the weights again where another kernel needs another order: do not change them.
     """
 
@@ -642,7 +646,10 @@ def multiply(a, b, *, layout="nchw", device=None, out=None) -> np.ndarray:
         description.layout = 0
         description.a[:] = description.b[:] = _four(a.shape)
     else:
-        shape = _nchw(_rank(a, 4, "a").shape, order)
+        if a.ndim != 4:
+            raise _wrong(f"a is {a.shape} and b is {b.shape}: they must have the same shape, or a must have 4 dimensions and "
+                         "b a factor for each channel of each image")
+        shape = _nchw(a.shape, order)
         channels = (*shape[:2], 1, 1)
         if b.shape not in (channels[:2], _in_layout(channels, order)):
             raise _wrong(f"a is {a.shape} and b is {b.shape}: b must have a's shape, or be {channels[:2]} or "
@@ -670,6 +677,8 @@ def softmax(x, axis=-1, *, device=None, out=None) -> np.ndarray:
     """exp(x) / sum of exp(x) along a dimension of an array of any: the last, or axis=1 for channels of (N, C, H, W). out may
     be x."""
     device, x = _device(device), _plain(x)
+    if x.ndim == 0:
+        raise _wrong("x has no dimensions; it must have at least one, along which to compute")
     if not _is_int64(axis) or not -x.ndim <= axis < x.ndim:
         raise _wrong(f"axis is {axis!r}; for an array of {x.ndim} dimensions it must lie between {-x.ndim} and {x.ndim - 1}")
     axis %= x.ndim
