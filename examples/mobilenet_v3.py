@@ -1,12 +1,14 @@
 """MobileNetV3-Small, a real network, on gable for NumPy: depthwise convolutions, squeeze-and-excitation, hard swish.
 
     python3 examples/mobilenet_v3.py                         # random weights and image
-    python3 examples/mobilenet_v3.py weights.npz image.npy   # torchvision's weights; image: (N, 3, H, W) of float32
+    python3 examples/mobilenet_v3.py weights.npz image.npy   # torchvision's weights; image: (N, 3, H, W), normalised
 
-torchvision's weights as NumPy reads them:
+torchvision's weights as NumPy reads them, and an image as they want it, resized and normalised as ImageNet's were:
 
-    net = torchvision.models.mobilenet_v3_small(weights="DEFAULT")
+    weights = torchvision.models.MobileNet_V3_Small_Weights.DEFAULT
+    net = torchvision.models.mobilenet_v3_small(weights=weights)
     numpy.savez("weights.npz", **{name: value.numpy() for name, value in net.state_dict().items()})
+    numpy.save("image.npy", weights.transforms()(PIL.Image.open("image.jpg").convert("RGB"))[None].numpy())
 
 Where torchvision is installed, its own network checks the result.
 """
