@@ -18,8 +18,8 @@ __device__ __forceinline__ float mean_of(const Between& rows, const Between& col
   return fmaf(below, rows.second_share, above * rows.first_share);
 }
 
-/// Rows or columns. Numbers of 32 bits go without divisions: positions are below 2^31, and pixels, of which the input
-/// then has at most 2^16 a row, come out right but for one by the reciprocal.
+/// Rows or columns. Numbers of 32 bits go without divisions: positions are below 2^31, and the input then has at most
+/// 2^16 pixels a row, so the product by the reciprocal is at most one off, which is corrected.
 template <typename Index>
 struct Axis {
   Index size, scale, parts;  // parts: of a pixel of the input, in which positions are counted

@@ -32,7 +32,7 @@ typedef enum gable_activation { GABLE_NONE = 0, GABLE_RELU = 1, GABLE_TANH = 2 }
 typedef enum gable_interpolation {
   GABLE_NEAREST = 0,
   GABLE_BILINEAR = 1,              /**< PyTorch's align_corners=False */
-  GABLE_BILINEAR_ALIGN_CORNERS = 2 /**< and True */
+  GABLE_BILINEAR_ALIGN_CORNERS = 2 /**< PyTorch's align_corners=True */
 } gable_interpolation;
 /** gable/function.h has their formulas. */
 typedef enum gable_function {
