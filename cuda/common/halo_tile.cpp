@@ -122,12 +122,14 @@ HaloTile halo_tile(const Conv2dProblem& p) {
 }
 
 void cut_rows(HaloTile& t, int images, int row_pairs) {
+  const std::int64_t in_rows = (2 * std::int64_t{row_pairs} - 1) * t.window.stride_h +
+                               std::int64_t{t.window.kernel_h - 1} * t.window.dilation_h + 1;
   const int bands = ((t.output.ho + 1) / 2 + row_pairs - 1) / row_pairs;
   t.cut = {.images = images,
            .row_pairs = row_pairs,
            .bands = bands,
            .tiles = static_cast<int>((t.n + images - 1) / images * bands),
-           .in_rows = (2 * row_pairs - 1) * t.window.stride_h + (t.window.kernel_h - 1) * t.window.dilation_h + 1};
+           .in_rows = static_cast<int>(std::min(in_rows, kMaxElements))};  // more fit no block either
   t.by.rows = divisor(t.cut.in_rows);
   t.by.channels = divisor(t.extents.c);
   t.by.row_pairs = divisor(row_pairs);

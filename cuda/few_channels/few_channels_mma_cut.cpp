@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace gable::cuda::few_channels_mma {
@@ -17,34 +18,45 @@ std::span<const Variant> variants_for(const Conv2dProblem& p) {
   return all.subspan(1, std::min<std::size_t>(all.size() - 1, k <= 16 ? 1 : k <= 32 ? 2 : 3));
 }
 
-/// Bytes from phase to phase of a row of wide pixels: neighbouring taps of a quad's units are then apart by half of the
-/// banks.
-int phase_pitch(const HaloTile& t) {
+/// Bytes from phase to phase of a row of so many wide pixels: neighbouring taps of a quad's units are then apart by
+/// half of the banks.
+std::int64_t phase_pitch(const HaloTile& t, std::int64_t in_columns) {
   constexpr int kBanks = 128;
-  const int bytes = (t.shared.in_columns + t.window.stride_w - 1) / t.window.stride_w * pixel_bytes(t);
+  const std::int64_t bytes = ceil_div(in_columns, t.window.stride_w) * pixel_bytes(t);
   return t.window.stride_w == 1 ? bytes : (bytes + kBanks / 2 - 1) / kBanks * kBanks + kBanks / 2;
 }
 
+/// Returns the bytes of shared memory, and fills in pitches and divisors unless one might exceed an int: no block has
+/// room for such a tile.
 std::size_t lay_out(HaloTile& t, const Variant& v) {
+  constexpr std::int64_t kMaxPlaced = std::numeric_limits<int>::max(), kMaxBytes = std::int64_t{1} << 58;
+  const Window& window = t.window;
+  const std::int64_t in_columns =
+      std::int64_t{t.output.wo - 1} * window.stride_w + std::int64_t{window.kernel_w - 1} * window.dilation_w + 1;
+  const std::int64_t plane = is_wide(t) ? phase_pitch(t, in_columns) : 0;
+  const std::int64_t pitch = is_wide(t) ? window.stride_w * plane : in_columns * pixel_bytes(t);
+  const std::int64_t image = pitch > kMaxBytes / t.cut.in_rows ? kMaxBytes : t.cut.in_rows * pitch;
+  const std::int64_t pixels = t.cut.images * image;
+  const std::size_t bytes = static_cast<std::size_t>(steps_of(t)) * step_bytes(v.tiles) +
+                            static_cast<std::size_t>(unit_groups_of(t)) * kUnitsOfGroup * 4 +
+                            static_cast<std::size_t>(pixels);
+  if (pixels > kMaxPlaced) return bytes;
   t.chunk = 8 * v.tiles;
   t.by.columns = divisor(t.output.wo);
-  t.shared.in_columns = (t.output.wo - 1) * t.window.stride_w + (t.window.kernel_w - 1) * t.window.dilation_w + 1;
+  t.shared = {.in_columns = static_cast<int>(in_columns),
+              .pitch = static_cast<int>(pitch),
+              .plane = static_cast<int>(plane),
+              .image = static_cast<int>(image)};
   if (is_wide(t)) {
-    t.shared.plane = phase_pitch(t);
-    t.shared.pitch = t.window.stride_w * t.shared.plane;
     const int units = t.shared.in_columns * units_of_pixel(t);
     t.line.units = divisor(units);
     t.line.lanes = units <= 8 ? 8 : units <= 16 ? 16 : 32;
     t.line.pixel_units = divisor(units_of_pixel(t));
-    t.line.stride = divisor(t.window.stride_w);
+    t.line.stride = divisor(window.stride_w);
   } else {
-    t.shared.pitch = t.shared.in_columns * pixel_bytes(t);
-    t.line.pairs = divisor((t.shared.in_columns + t.window.pad_left % 2 + 1) / 2);
+    t.line.pairs = divisor((t.shared.in_columns + window.pad_left % 2 + 1) / 2);
   }
-  t.shared.image = t.cut.in_rows * t.shared.pitch;
-  return static_cast<std::size_t>(steps_of(t)) * step_bytes(v.tiles) +
-         static_cast<std::size_t>(unit_groups_of(t)) * kUnitsOfGroup * 4 +
-         static_cast<std::size_t>(t.cut.images) * t.shared.image;
+  return bytes;
 }
 
 /// Issue slots of a thread's loads of a row's columns.

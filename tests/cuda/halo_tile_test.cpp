@@ -1,10 +1,12 @@
 // How few_channels cuts convolutions into tiles, without a GPU: tiles cover the output, a tile's input rows are what
-// its outputs read, and divisors divide.
+// its outputs read, divisors divide, and tiles too large for any block are refused.
 #include <doctest/doctest.h>
 
 #include <cstdint>
 
 #include "cuda/common/halo_tile.h"
+#include "cuda/few_channels/few_channels_mma.h"
+#include "tests/tools/expect.h"
 
 namespace gable::cuda {
 namespace {
@@ -81,6 +83,34 @@ TEST_CASE("halo tile: a divisor divides all numbers whose product with it is bel
       CAPTURE(a);
       if (value > 1) CHECK((std::uint64_t{a} * d.reciprocal >> 32) == a / d.value);
     }
+  }
+}
+
+TEST_CASE("halo tile: pitches beyond an int are refused as too many bytes of shared memory") {
+  cudaDeviceProp device{};
+  device.major = 9;
+  device.sharedMemPerBlockOptin = 232448;
+  constexpr std::int64_t kFar = std::int64_t{1} << 28;
+  const Conv2dProblem small{
+      .n = 1, .c = 16, .h = 1, .w = 16, .k = 8, .ho = 1, .wo = 16, .dtype = DType::f16, .nhwc = true};
+  CHECK(FewChannelsMma::refusal(small, device).empty());
+  for (const std::int64_t channels : {3, 9, 16}) {
+    Conv2dProblem far_columns = small;
+    far_columns.c = channels;
+    far_columns.w = 1;
+    far_columns.wo = 3;
+    far_columns.stride_w = far_columns.pad_left = kFar;
+    CHECK(contains(FewChannelsMma::refusal(far_columns, device), "bytes of shared memory"));
+    Conv2dProblem far_rows = small;
+    far_rows.c = channels;
+    far_rows.ho = 3;
+    far_rows.stride_h = far_rows.pad_top = 4 * kFar;
+    CHECK(contains(FewChannelsMma::refusal(far_rows, device), "bytes of shared memory"));
+    Conv2dProblem wide = small;
+    wide.c = channels;
+    wide.w = wide.wo = kFar / 2 - 16;
+    wide.k = 2;
+    CHECK(contains(FewChannelsMma::refusal(wide, device), "bytes of shared memory"));
   }
 }
 
