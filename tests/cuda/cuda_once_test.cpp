@@ -156,24 +156,59 @@ TEST_CASE("few_channels_mma has tiles of 8 and of 16 channels, for one group and
   }
 }
 
-TEST_CASE("products of arrays that do not begin at 16 bytes") {
+/// With all tensors at multiples of 16 bytes but for one, which begins an element behind: an input, or the output where
+/// `shifted` is the number of inputs.
+void check_shifted(const Device& device, const Op& op, std::size_t shifted) {
+  const Plan plan = device.plan(op);
+  const Operands operands = make_operands(op);
+  INFO(describe(op), ", shifted: ", shifted, ", ", plan.explain());
+  std::vector<Tensor> owners;
+  std::vector<TensorView> views;
+  const auto place = [&](const ConstTensorView& contents) {
+    owners.push_back(device.tensor(contents.dtype, {contents.shape.elements() + 1}));
+    const std::size_t offset = views.size() == shifted ? size_of(contents.dtype) : 0;
+    views.emplace_back(static_cast<char*>(owners.back().data()) + offset, contents.dtype, contents.shape,
+                       contents.layout, owners.back().view().memory);
+    device.copy(contents, views.back());
+  };
+  for (const Tensor& tensor : operands.tensors) place(tensor);
+  const Tensor result(dtype_of(op), plan.output_shape(), operands.tensors[0].view().layout);
+  std::memset(result.data(), 0xff, result.bytes());
+  place(result);
+  device.synchronize();
+  if (views.size() == 3) {
+    plan.run(views[0], views[1], views[2]);
+  } else {
+    plan.run(views[0], views[1]);
+  }
+  device.copy(views.back(), result);
+  device.synchronize();
+  CHECK(compare(result, oracle(op, operands.views()), plan.error_bound()).passed);
+}
+
+TEST_CASE("ops without weights take arrays that do not begin at 16 bytes, any one of them") {
   if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
-  const Multiply multiply{.a = {2, 3, 5, 7}, .b = {2, 3, 1, 1}};
-  const Plan plan = device.plan(multiply);
-  const conformance::Operands operands = conformance::make_operands(multiply);
-  const Tensor a = device.tensor(DType::f32, {211}), b = device.tensor(DType::f32, multiply.b),
-               y = device.tensor(DType::f32, {211}), result(DType::f32, multiply.a);
-  const auto behind_one = [&](const Tensor& tensor) {
-    return TensorView(static_cast<float*>(tensor.data()) + 1, DType::f32, multiply.a, Layout::nchw,
-                      tensor.view().memory);
-  };
-  device.copy(operands.tensors[0], behind_one(a));
-  device.copy(operands.tensors[1], b);
-  plan.run(behind_one(a), b.view(), behind_one(y));
-  device.copy(behind_one(y), result);
-  device.synchronize();
-  CHECK(compare(result, oracle(multiply, operands.views()), plan.error_bound()).passed);
+  const Shape shape{2, 8, 4, 8}, odd{2, 3, 5, 7};
+  for (const DType dtype : kDTypes) {
+    for (const Layout layout : kLayouts) {
+      std::vector<Op> ops{Multiply{.a = shape, .b = shape, .dtype = dtype, .layout = layout},
+                          Multiply{.a = shape, .b = {2, 8, 1, 1}, .dtype = dtype, .layout = layout},
+                          Multiply{.a = odd, .b = {2, 3, 1, 1}, .dtype = dtype, .layout = layout},
+                          Concat{.a = shape, .b = {2, 16, 4, 8}, .dtype = dtype, .layout = layout}};
+      for (const Interpolation way :
+           {Interpolation::nearest, Interpolation::bilinear, Interpolation::bilinear_align_corners}) {
+        for (const std::int64_t scale : {2, 3}) {
+          ops.emplace_back(Upsample{
+              .input = shape, .scale = {scale, scale}, .dtype = dtype, .layout = layout, .interpolation = way});
+        }
+      }
+      for (const Op& op : ops) {
+        const std::size_t inputs = make_operands(op).tensors.size();
+        for (std::size_t shifted = 0; shifted <= inputs; ++shifted) check_shifted(device, op, shifted);
+      }
+    }
+  }
 }
 
 std::vector<Conv2d> wide_pixel_convolutions() {
@@ -212,16 +247,110 @@ TEST_CASE("few_channels_mma computes pixels of 9 to 32 channels, in loads of eve
   }
 }
 
+void set(const Tensor& tensor, std::int64_t at, float value) {
+  if (tensor.dtype() == DType::f32) {
+    tensor.as<float>()[at] = value;
+  } else {
+    tensor.as<std::uint16_t>()[at] = tensor.dtype() == DType::f16 ? f16_from_float(value) : bf16_from_float(value);
+  }
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// With one infinite element of x.
+void check_with_infinity(const Device& device, const Op& op, std::int64_t at) {
+  const Operands operands = make_operands(op);
+  set(operands.tensors[0], at, kInfinity);
+  INFO("element ", at, " is infinite");
+  check(device, op, operands);
+}
+
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
   if (is_missing("cuda")) return;
   for (const char* kernel : {"few_channels", "few_channels_mma"}) {
     const Device device = open(std::string("cuda:0?kernel=") + kernel);
     for (const Layout layout : kLayouts) {
       const Conv2d conv{.input = {1, 3, 20, 20}, .weights = {8, 3, 3, 3}, .dtype = DType::f16, .layout = layout};
-      Operands operands = make_operands(conv);
-      constexpr std::uint16_t infinity = 0x7c00;
-      operands.tensors[0].as<std::uint16_t>()[3 * 20 * 10 + 7] = infinity;
-      check(device, conv, operands);
+      check_with_infinity(device, conv, 3 * 20 * 10 + 7);
+    }
+  }
+  // Wide pixels: the first and the last channel, beside the units' padding.
+  const Device device = open("cuda:0?kernel=few_channels_mma");
+  for (const std::int64_t channels : {9, 12}) {
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      const Conv2d conv{.input = {1, channels, 20, 20},
+                        .weights = {8, channels, 3, 3},
+                        .dtype = dtype,
+                        .layout = Layout::nhwc,
+                        .math = dtype == DType::f32 ? Math::tf32 : Math::strict};
+      for (const std::int64_t channel : {std::int64_t{0}, channels - 1})
+        check_with_infinity(device, conv, channels * (20 * 10 + 7) + channel);
+    }
+  }
+}
+
+TEST_CASE("softmax keeps its bound along long dimensions, and where columns are few, many, or share blocks") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  check(device, Softmax{.shape = {1, 1000, 7, 7}, .axis = 1});
+  check(device, Softmax{.shape = {3, 127, 33}, .axis = 1});
+  check(device, Softmax{.shape = {2, 32, 4097}, .axis = 1});
+  check(device, Softmax{.shape = {3, 5, 301}, .axis = 1});
+  // Equal terms, whose rounding errors have the same sign.
+  for (const std::int64_t columns : {1, 3, 9000}) {
+    const Softmax softmax{.shape = {columns > 3 ? 300 : 21841, columns}, .axis = 0};
+    const Operands operands = make_operands(softmax);
+    for (std::int64_t i = 0; i < softmax.shape.elements(); ++i) set(operands.tensors[0], i, i < columns ? 1.0f : 0.0f);
+    check(device, softmax, operands);
+  }
+}
+
+TEST_CASE("softmax: a NaN, an infinity and elements that are all -infinity stay in their vectors, -infinity takes 0") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  for (const DType dtype : kDTypes) {
+    // By warps, by blocks, and by columns with one thread each and with several.
+    for (const Shape& vectors : {Shape{40, 1}, Shape{5000, 1}, Shape{12, 5}, Shape{40, 5}, Shape{1000, 5}}) {
+      const std::int64_t count = vectors[0], columns = vectors[1];
+      const Softmax softmax{.shape = {5, count, columns}, .axis = 1, .dtype = dtype};
+      const Operands operands = make_operands(softmax);
+      const auto set_first_column = [&](std::int64_t row, std::int64_t i, float value) {
+        set(operands.tensors[0], (row * count + i) * columns, value);
+      };
+      set_first_column(0, count / 2, kNaN);
+      set_first_column(1, count - 1, kInfinity);
+      set_first_column(2, 0, -kInfinity);
+      for (std::int64_t i = 0; i < count; ++i) set_first_column(3, i, -kInfinity);
+      check(device, softmax, operands);
+    }
+  }
+}
+
+TEST_CASE("bilinear: an infinity reaches only the outputs between it and its neighbours") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  for (const Layout layout : kLayouts) {
+    for (const Interpolation way : {Interpolation::bilinear, Interpolation::bilinear_align_corners}) {
+      for (const DType dtype : kDTypes) {
+        for (const std::int64_t channels : {3, 8}) {
+          const Upsample upsample{
+              .input = {1, channels, 5, 7}, .scale = {3, 3}, .dtype = dtype, .layout = layout, .interpolation = way};
+          for (const std::int64_t pixel : {0, 2 * 7 + 3, 5 * 7 - 1})
+            check_with_infinity(device, upsample, layout == Layout::nhwc ? channels * pixel : pixel);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("bilinear counts in 64 bits where rows times rows of the input reach 2^31") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  for (const Interpolation way : {Interpolation::bilinear, Interpolation::bilinear_align_corners}) {
+    for (const std::int64_t scale : {1, 2}) {
+      check(device, Upsample{.input = {1, 1, 46342, 1}, .scale = {scale, 1}, .interpolation = way});
+      check(device,
+            Upsample{.input = {1, 4, 46342, 1}, .scale = {scale, 1}, .layout = Layout::nhwc, .interpolation = way});
     }
   }
 }
