@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace gable::cuda::few_channels {
@@ -18,26 +19,35 @@ std::int64_t computed(const Variant& v, const Conv2dProblem& p) {
          pad_to(static_cast<int>(2 * p.out_w() / (p.pool.none() ? 2 : 1)), v.columns);
 }
 
-/// Fills in pitches for the variant and returns the bytes of shared memory.
+/// Returns the bytes of shared memory, and fills in pitches for the variant unless one might exceed an int: no block
+/// has room for such a tile.
 std::size_t lay_out(HaloTile& t, const Variant& v) {
+  constexpr std::int64_t kMaxPlaced = std::numeric_limits<int>::max(), kMaxFloats = std::int64_t{1} << 50;
+  const Window& window = t.window;
   const int phases = v.kernel_w == 0 ? 1 : v.stride_w;
-  const int columns = pad_to(t.output.wo, v.columns);
-  t.shared.in_columns = (columns - 1) * t.window.stride_w + (t.window.kernel_w - 1) * t.window.dilation_w + 1;
-  t.shared.pitch = phases * pad_to((t.shared.in_columns + phases - 1) / phases + 3, 4);
-  t.shared.plane = t.cut.in_rows * t.shared.pitch;
-  t.by.columns = divisor(columns / v.columns);
-  t.shared.image = t.extents.c * t.shared.plane;
+  const std::int64_t columns = round_up(t.output.wo, v.columns);
+  const std::int64_t in_columns =
+      (columns - 1) * window.stride_w + std::int64_t{window.kernel_w - 1} * window.dilation_w + 1;
+  const std::int64_t pitch = phases * round_up(ceil_div(in_columns, phases) + 3, 4);
+  const std::int64_t plane = pitch > kMaxFloats / t.cut.in_rows ? kMaxFloats : t.cut.in_rows * pitch;
+  const std::int64_t image = t.extents.c * plane;
+  const std::int64_t weights = round_up(std::int64_t{t.chunk} * t.extents.c * window.kernel_h * window.kernel_w, 4);
+  const std::int64_t floats = weights + 2 * (t.cut.images * image + kWindowSlack);
+  const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  if (floats > kMaxPlaced) return bytes;
+  t.by.columns = divisor(static_cast<int>(columns / v.columns));
+  t.shared = {.in_columns = static_cast<int>(in_columns),
+              .pitch = static_cast<int>(pitch),
+              .plane = static_cast<int>(plane),
+              .image = static_cast<int>(image)};
   const bool one_phase_rows = phases == 1 && (!t.format.nhwc || (t.extents.c == 1 && t.extents.groups == 1));
-  t.line.vector = !one_phase_rows                                      ? 1
-                  : t.extents.w % 4 == 0 && t.window.pad_left % 4 == 0 ? 4
-                  : t.extents.w % 2 == 0 && t.window.pad_left % 2 == 0 ? 2
-                                                                       : 1;
+  t.line.vector = !one_phase_rows                                    ? 1
+                  : t.extents.w % 4 == 0 && window.pad_left % 4 == 0 ? 4
+                  : t.extents.w % 2 == 0 && window.pad_left % 2 == 0 ? 2
+                                                                     : 1;
   const int accesses = (t.shared.in_columns + t.line.vector - 1) / t.line.vector * (t.format.nhwc ? t.extents.c : 1);
   t.line.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
-  const int weights = pad_to(t.chunk * t.extents.c * t.window.kernel_h * t.window.kernel_w, 4);
-  return (static_cast<std::size_t>(weights) +
-          2 * (static_cast<std::size_t>(t.cut.images) * t.shared.image + kWindowSlack)) *
-         sizeof(float);
+  return bytes;
 }
 
 double tile_cost(const HaloTile& t, const Variant& v, int threads) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/common/halo_tile.h"
+#include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "tests/tools/expect.h"
 
@@ -112,6 +113,20 @@ TEST_CASE("halo tile: pitches beyond an int are refused as too many bytes of sha
     wide.k = 2;
     CHECK(contains(FewChannelsMma::refusal(wide, device), "bytes of shared memory"));
   }
+}
+
+TEST_CASE("halo tile: of f32 pixels too, and where only the rows together exceed an int") {
+  cudaDeviceProp device{};
+  device.major = 9;
+  device.sharedMemPerBlockOptin = 232448;
+  Conv2dProblem p{.n = 1, .c = 1, .h = 1, .w = 64, .k = 1, .r = 3, .s = 1, .ho = 1, .wo = 64, .pad_top = 1};
+  CHECK(FewChannelsConv2d::refusal(p, device).empty());
+  p.w = p.wo = std::int64_t{1} << 30;
+  CHECK(contains(FewChannelsConv2d::refusal(p, device), "bytes of shared memory"));
+  p.w = 1;
+  p.wo = 3;
+  p.stride_w = p.pad_left = std::int64_t{1} << 30;
+  CHECK(contains(FewChannelsConv2d::refusal(p, device), "bytes of shared memory"));
 }
 
 }  // namespace gable::cuda
