@@ -55,12 +55,14 @@ show_progress() {
 }
 
 # configure PRESET: GABLE_WERROR=ON in the environment makes warnings errors, as in continuous integration, and
-# GABLE_CUDA_ARCHITECTURES replaces the release build's list of GPUs.
+# GABLE_CUDA_ARCHITECTURES replaces the release build's list of GPUs. GABLE_CUDA_FAST_COMPILE=ON leaves device code
+# without most of its optimisations.
 configure() {
   local preset=$1 log=$build/$1-configure.log fresh=() options=() cache=$build/$1/CMakeCache.txt
   # A tree that was moved, or is mounted elsewhere, has a cache that speaks of another place.
   if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then fresh=(--fresh); fi
   if [[ -n ${GABLE_WERROR:-} ]]; then options=("-DGABLE_WERROR=$GABLE_WERROR"); fi
+  options+=("-DGABLE_CUDA_FAST_COMPILE=${GABLE_CUDA_FAST_COMPILE:-OFF}") # not what the folder's cache has from before
   if [[ $preset == release && -n ${GABLE_CUDA_ARCHITECTURES:-} ]]; then
     options+=("-DGABLE_CUDA_ARCHITECTURES=$GABLE_CUDA_ARCHITECTURES")
   fi
