@@ -442,17 +442,25 @@ TEST_CASE("bilinear: an infinity reaches the outputs in which it has a share, an
         }
         for (const bool align_corners : {false, true}) {
           std::vector<double> exact(kRows * kPixels * kScale * kScale * static_cast<std::size_t>(channels));
-          for (std::size_t i = 0; i < exact.size(); ++i) {
-            const auto at = static_cast<std::int64_t>(i);
+          const auto column_at = [&](std::int64_t channel, std::int64_t at) {
             std::vector<double> column;
             for (std::int64_t r = 0; r < kRows; ++r) {
               std::vector<double> pixels;
               for (std::int64_t j = 0; j < kPixels; ++j) {
-                pixels.push_back(x.at(static_cast<std::size_t>((r * kPixels + j) * channels + at % channels)));
+                pixels.push_back(x.at(static_cast<std::size_t>((r * kPixels + j) * channels + channel)));
               }
-              column.push_back(interpolated(pixels, at / channels % (kPixels * kScale), kScale, align_corners));
+              column.push_back(interpolated(pixels, at, kScale, align_corners));
             }
-            exact[i] = interpolated(column, at / channels / (kPixels * kScale), kScale, align_corners);
+            return column;
+          };
+          for (std::int64_t channel = 0; channel < channels; ++channel) {
+            for (std::int64_t at = 0; at < kPixels * kScale; ++at) {
+              const std::vector<double> column = column_at(channel, at);
+              for (std::int64_t r = 0; r < kRows * kScale; ++r) {
+                exact[static_cast<std::size_t>((r * kPixels * kScale + at) * channels + channel)] =
+                    interpolated(column, r, kScale, align_corners);
+              }
+            }
           }
           for (const Target* target : supported_targets()) {
             INFO(name_of(type) << " on " << target->name << ", " << channels << " channels, infinity in row " << row
