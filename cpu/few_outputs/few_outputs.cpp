@@ -76,18 +76,15 @@ std::int64_t span_of(const WindowAxis& axis, std::int64_t outputs) {
   return (outputs - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1;
 }
 
-/// Rows of the image that a strip has for so many rows of output.
-std::int64_t strip_rows(const Conv2dProblem& p, std::int64_t outputs) {
-  return std::min(p.h, span_of(row_axis(p), outputs));
-}
-
-/// Bytes of the longest strip of units of so many rows and pixels. A double, since a far dilation has many columns.
+/// Bytes of the longest strip of units of so many rows and pixels: it has rows of the image alone. A double, since a
+/// far dilation has many columns.
 double strip_bytes(const Conv2dProblem& p, std::int64_t rows, std::int64_t unit_pixels, std::int64_t tile) {
   const InnerPixels inner = inner_pixels(p);
   if (inner.begin == 0 && inner.end == p.wo) return 0;
   const std::int64_t pixels = std::min(unit_pixels, round_up(inner.begin, tile) + tile + p.wo - inner.end);
-  return static_cast<double>(strip_rows(p, rows)) * static_cast<double>(span_of(column_axis(p), pixels)) *
-         static_cast<double>(p.c) * static_cast<double>(size_of(p.dtype));
+  return static_cast<double>(std::min(p.h, span_of(row_axis(p), rows))) *
+         static_cast<double>(span_of(column_axis(p), pixels)) * static_cast<double>(p.c) *
+         static_cast<double>(size_of(p.dtype));
 }
 
 bool has_pairs(const FewOutputsKernels& kernels) { return kernels.step > kernels.lanes; }

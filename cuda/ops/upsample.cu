@@ -40,17 +40,9 @@ __global__ __launch_bounds__(kWordThreads) void repeat_words_kernel(RepeatedPixe
 }
 
 /// Pixels of one element, of which a word has several.
-template <typename T, typename Word>
-union Gathered {
-  static constexpr int kElements = sizeof(Word) / sizeof(T);
-  Word word;
-  T elements[kElements];
-  __device__ Gathered() {}
-};
-
 template <typename T, typename Word, typename Index>
 __global__ __launch_bounds__(kWordThreads) void repeat_elements_kernel(RepeatedPixels<Index> r, const T* x, Word* y) {
-  constexpr int kElements = Gathered<T, Word>::kElements;
+  constexpr int kElements = Several<T, Word>::kCount;
   move_words<Word>(
       r.count,
       [&](Index i) {
@@ -58,7 +50,7 @@ __global__ __launch_bounds__(kWordThreads) void repeat_elements_kernel(RepeatedP
         const Index pixel = r.by_scale_w.quotient(column);
         const T* from = x + row * r.pixels + pixel;
         Index repeated = column - pixel * r.by_scale_w.value();
-        Gathered<T, Word> out;
+        Several<T, Word> out;
 #pragma unroll
         for (int j = 0; j < kElements; ++j) {
           out.elements[j] = *from;
@@ -94,11 +86,11 @@ __global__ __launch_bounds__(kWordThreads) void double_elements_kernel(RepeatedP
   move_words<Half>(
       r.count, [&](Index i) { return __ldcs(x + i); },
       [&](Index i, const Half& half) {
-        Gathered<T, Half> in;
-        Gathered<T, Word> out;
+        Several<T, Half> in;
+        Several<T, Word> out;
         in.word = half;
 #pragma unroll
-        for (int j = 0; j < Gathered<T, Half>::kElements; ++j)
+        for (int j = 0; j < Several<T, Half>::kCount; ++j)
           out.elements[2 * j] = out.elements[2 * j + 1] = in.elements[j];
         store_rows(r, y, i, out.word);
       });
